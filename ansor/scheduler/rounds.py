@@ -86,7 +86,7 @@ class Rounds:
         self._begun: set[int] = set()
         self._foreseen: set[int] = set()
         self._awaited: dict[int, set[int]] = {}
-        self._first_trials = 0
+        self._first_trials = self._first_tasks = 0
         self._running = 0
         on_device = not any(alone(t, measurer.runner) for t in self.tasks)
         able = on_device and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies)
@@ -123,11 +123,11 @@ class Rounds:
         return sorted(fresh, key=lambda k: (before[k], k))
 
     def foresee(self, task_ids: Sequence[int], trials: int) -> None:
-        """Let policies that think elsewhere begin with the first rounds of these tasks, which are begun in this order.
+        """The first rounds of these tasks are begun next, in this order: policies that think elsewhere begin with them.
 
         One waits until it knows the best programs of all tasks like its own that come before it.
         """
-        self._awaited, self._first_trials = {}, trials
+        self._awaited, self._first_trials, self._first_tasks = {}, trials, len(task_ids)
         for place, k in enumerate(task_ids):
             policy = self.policies[k]
             if isinstance(policy, Foresees):
@@ -150,12 +150,14 @@ class Rounds:
         if isinstance(policy, Foresees):
             policy.foresee(trials)
 
-    def begin(self, task_id: int, trials: int, parts: int = 1) -> Round:
+    def begin(self, task_id: int, trials: int, fresh: int = 0) -> Round:
         """A round of `trials` candidates, fewer when there are no more that are new.
 
-        Under a limit of time it has one of so many `parts` of what is left, and measures one candidate at least.
+        Under a limit of time the first round of a task has its part of the first half: so much for each of `fresh`
+        tasks that had none yet, this one among them.  One candidate at least is measured.
         Before the first one of a task its untuned program and the default schedule are measured, which are no trials.
         """
+        parts = self._first_tasks + fresh if fresh else 1
         if task_id in self.failures or (self.judged and self._stopped(task_id)):
             return Round(task_id, 0)
         if self.ahead == 0:

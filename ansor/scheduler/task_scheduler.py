@@ -192,8 +192,8 @@ class TaskScheduler:
         `early_stopping` of the options ends the run after so many trials in which the objective got no better and no
         task got its first program that works, or, with "auto", each task when its policy says that nothing more is to
         be had; `per_task_early_stopping` ends a task after so many of its own.
-        `time_limit` ends the run after so many seconds, whatever tasks had no round yet: the first rounds share what is
-        left of it evenly, each measures one program at least, and a part is for the turns in the end.
+        `time_limit` ends the run after so many seconds, whatever tasks had no round yet: the first rounds share half
+        of what is left of it, each measures one program at least, and a part is for the turns in the end.
         Policies are made by `make_search_policies`; those with models of their own search side by side, where nothing
         is measured on this processor, in so many `policy_processes`, which change nothing of what is searched (None:
         one for each core that may be used, if there are three or more).
@@ -315,7 +315,7 @@ class TaskScheduler:
         self._last = self._pick(rounds)
         for callback in self.callbacks:
             callback.pre_tune(self, self._last)
-        self._under_way.append(rounds.begin(self._last, self._room, max(1, len(self._fresh))))
+        self._under_way.append(rounds.begin(self._last, self._room, len(self._fresh)))
 
     def _end_round(self, rounds: Rounds) -> None:
         """End the oldest round under way, and count its results; the last one ends with the turns of the best.
