@@ -85,7 +85,7 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/lint-imports
 
 fuzz: $(VENV)/.installed
-	$(PYTEST) -m "slow or long"
+	ANSOR_WHOLE=1 $(PYTEST) -m "not gpu and not torch"
 	ANSOR_FUZZ=180 $(PYTEST) tests/te_lite/test_fuzz.py
 	ANSOR_FUZZ=24 $(PYTEST) tests/te_lite/test_backward_reads.py tests/ansor/test_backward_search.py
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -71,13 +72,17 @@ class Result:
     reason: str = ""
 
 
-def generated() -> Iterator[Case]:
-    """The tests that the installed onnx generates."""
-    from onnx.backend.test.case.node import collect_testcases  # noqa: PLC0415  (its import draws every test)
+def generated(module: str | None = None) -> Iterator[Case]:
+    """The tests that the installed onnx generates; those that one of its modules draws are there first."""
+    from onnx.backend.test.case import node  # noqa: PLC0415  (what is imported below it draws its tests)
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        found = collect_testcases(None)
+        if module is None:
+            found = node.collect_testcases(None)
+        else:
+            import_module(f"{node.__name__}.{module}")
+            found = node._NodeTestCases
     for case in found:
         yield Case(case.name, case.model, partial(_arrays, case), case.rtol, case.atol)
 

@@ -5,11 +5,13 @@ No test finds or leaves records in the user's store.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +20,20 @@ from te_lite.errors import UnsafeError
 from te_lite.lower_facts import Facts
 from te_lite.stmt import Stmt
 from te_lite.verify import verify
+from tests.amount import draw_some
 from tests.small_searches import make_small
 
 os.environ["ANSOR_CACHE"] = "off"
+draw_some()
 lowering = importlib.import_module("te_lite.lower")
+FIRST = lowering.PASSES[0]
 
 
 def verified(run: lowering.Pass) -> lowering.Pass:  # type: ignore[name-defined]
     def checked(facts: Facts, k: int, nest: Stmt) -> Stmt:
         after: Stmt = run(facts, k, nest)
+        if after is nest and run is not FIRST:
+            return after  # as it was verified
         func = lowering.as_function(facts, lowering.in_threads(facts, k, after), f"after {run.__name__}")
         try:
             verify(func)
@@ -67,6 +74,7 @@ def pytest_fixture_setup() -> Generator[None, Any, Any]:
     return (yield)
 
 
+TESTS = Path(__file__).parent
 LONGEST = {"whole_way", "test_cluster", "test_tutorial_network", "test_token", "test_installed", "test_examples"}
 """Folders and files of tests that last half a minute, most of it in other processes."""
 CASES = pytest.StashKey[Counter[str]]()
@@ -77,6 +85,15 @@ def search_little(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """Not on a GPU, where what a search finds is timed."""
     if request.node.get_closest_marker("gpu") is None:
         make_small(monkeypatch.setattr)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """The second process imports what is tested from the last file on: each compiles half of what is not yet."""
+    everything = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if everything and os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+        for path in sorted(TESTS.rglob("test_*.py"), reverse=True):
+            with contextlib.suppress(Exception, pytest.skip.Exception):  # whoever collects them says it
+                importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.architecture.test_house import PACKAGES
@@ -18,6 +19,7 @@ BEGIN = "<!-- begin: table of files, written by `python -m tests.file_table` -->
 END = "<!-- end: table of files -->\n"
 
 
+@cache
 def idea(path: Path) -> str:
     """The first sentence of a module's docstring, without the section of the specification that it cites."""
     paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]

@@ -13,9 +13,14 @@ from ansor.core.measure_values import RunOptions
 from ansor.measure import local
 from ansor.measure.local import LocalRunner
 from ansor.policy.sketch_policy import SketchPolicy
+from ansor.space import replayed
 
 SMALL_POPULATION = 128
 """Programs that evolve in a search of a test which does not say how many: a sixteenth of what a user's search has."""
+FEW_GENERATIONS = 2
+"""Half as many as a user's search has."""
+OFTEN = 8
+"""How often a variant comes in a test's search before its numbers are recorded, which pays for thousands of rows."""
 MOMENT_MS = 5
 """What a figure lasts at most: a user's lasts 100 ms, and each of the best programs is given five more in the end."""
 ITSELF = f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')"
@@ -25,8 +30,10 @@ def make_small(put: Callable[[object, str, object], None]) -> None:
     """Make searches small; `put` sets an attribute."""
     put(
         SketchPolicy, "DEFAULT_PARAMS",
-        {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION},
+        {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION,
+         "evolutionary_search_num_iters": FEW_GENERATIONS},
     )  # fmt: skip
+    put(replayed, "COMES_AGAIN", OFTEN)
     put(local, "host_cores", lambda: 1)
     options = LocalRunner.__dict__["options"]
 

@@ -18,7 +18,8 @@ FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 LONG = {
-    "README.md", "docs/export.md", "docs/measuring.md", "docs/replacing_a_part.md",
+    "README.md", "CONTRIBUTING.md", "docs/export.md", "docs/measuring.md", "docs/offline.md",
+    "docs/replacing_a_part.md", "docs/vta.md",
     "docs/chapters/06_cuda.md", "docs/chapters/08_search.md", "docs/chapters/10_networks.md",
 }  # fmt: skip
 """Documents that search, or compile networks: for `make test-long`."""

@@ -20,6 +20,8 @@ from .programs import Origin, Programs, RowPrograms
 from .trace import Program, Trace
 
 REMEMBERED = 64
+COMES_AGAIN = 1
+"""How often a variant was seen before it is recorded."""
 
 Meaning = TypeVar("Meaning")
 Function = Callable[[Programs, HardwareParams], tuple[Sequence[Any], Meaning]]
@@ -44,7 +46,7 @@ class Replayer(Generic[Meaning]):
 
     def __init__(self, function: Function[Meaning]) -> None:
         self._function = function
-        self._seen: dict[Hashable, tuple[Program, Meaning] | None] = {}
+        self._seen: dict[Hashable, tuple[Program, Meaning] | int] = {}  # the recording, or how often it came
 
     def replayed(self, programs: Programs, hardware: HardwareParams) -> ReplayedTrace[Meaning] | None:
         """The recording for the variant of these programs.
@@ -56,16 +58,15 @@ class Replayer(Generic[Meaning]):
             return None
         origin = programs.origin
         key = origin.variant, origin.target, origin.hardware, hardware
-        again = key in self._seen
-        if programs.n == 1 and not again:
+        found = self._seen.pop(key, 0)
+        if programs.n == 1 and found == 0:
             return None
-        found = self._seen.pop(key, None)
-        if found is None and again and programs.n > 1:
-            found = self._record(origin, hardware)
+        if isinstance(found, int) and programs.n > 1:
+            found = self._record(origin, hardware) if found >= COMES_AGAIN else found + 1
         self._seen[key] = found
         if len(self._seen) > REMEMBERED:
             self._seen.pop(next(iter(self._seen)), None)
-        return None if found is None else ReplayedTrace(*found, origin.columns)
+        return None if isinstance(found, int) else ReplayedTrace(*found, origin.columns)
 
     def _record(self, origin: Origin, hardware: HardwareParams) -> tuple[Program, Meaning]:
         trace, programs = _symbolic(origin.variant, origin.target, origin.hardware)

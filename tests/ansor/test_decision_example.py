@@ -98,12 +98,12 @@ def test_rows_become_states_and_come_back(name: str, target: str) -> None:
 def test_mutated_programs_compute_the_workload(name: str, target: str) -> None:
     rng, hardware = np.random.default_rng(1), HARDWARE[target]
     oracle = Oracle(SMALL[name], np.random.default_rng(7))
-    for variant in variants(name, target, rng)[1][:3]:
+    for variant in variants(name, target, rng)[1][:2]:
         rows, _ = mutate(
             sample_rows(variant, 64, rng, target, hardware), variant.space, mutations_of(target, TABLE), rng
         )
         assert_lanes(variant, rows, target)
-        for row in rows[fits(programs(variant, rows, target, hardware), hardware)][:3]:
+        for row in rows[fits(programs(variant, rows, target, hardware), hardware)][:2]:
             state = concrete(variant, row, target, hardware)
             assert oracle.mismatch(te.lower(state), compiled if target == "c" else run) is None
 

@@ -57,6 +57,7 @@ def test_every_process_asks_for_the_same_programs(case: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.one_in(2)
 def test_another_seed_asks_for_other_programs(target: str, tmp_path: Path) -> None:
     found = tune(target, "random", tmp_path / "log", AnalyticalRunner(noise=0.2, seed=3), 5)
     assert len(set(found)) == TRIALS and digest(found) != SEQUENCES[f"{target} random"]

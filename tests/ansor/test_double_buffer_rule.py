@@ -86,6 +86,7 @@ def test_programs_compute_the_workload(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.one_in(2)
 def test_lanes_are_the_programs_and_count_what_is_emitted(name: str) -> None:
     ctx = context(WORKLOADS[name]())
     ordinary = generate_sketches(ctx.dag, "cuda", GPU)

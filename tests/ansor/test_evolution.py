@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansor.core.errors import TaskError
@@ -20,6 +20,7 @@ from ansor.space.decisions.factor_tables import tile_table
 from ansor.space.duplicates import Seen
 from ansor.space.limits import rows_fit
 from te_lite import ComputeDAG
+from tests.amount import examples
 from tests.ansor.evolution_cases import (
     point_count,
     random_group,
@@ -271,7 +272,7 @@ def test_scores_of_stages_are_used() -> None:
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 1e308, -1e308, 5e-324, np.inf, -np.inf, np.nan]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(values=st.lists(st.one_of(st.sampled_from(SPECIAL), st.floats(width=64)), min_size=1, max_size=6))
 def test_any_scores_are_survived(values: list[float]) -> None:
     space = conv_space()
@@ -313,7 +314,7 @@ def test_bad_options_are_refused(field: str) -> None:
 # ------------------------------------------------------------------------------------------------ selection
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.one_of(st.sampled_from(SPECIAL), st.floats(width=64)), min_size=1, max_size=9))
 def test_fitness_keeps_the_order(values: list[float]) -> None:
     scores = np.array(values)

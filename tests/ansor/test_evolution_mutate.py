@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansor.evolve.crossover import crossover, parts_of
@@ -20,6 +20,7 @@ from ansor.space.decisions.threads import Threads
 from ansor.space.decisions.unroll import Unroll
 from ansor.space.duplicates import Seen, first_of_each, row_keys
 from te_lite import ComputeDAG
+from tests.amount import examples
 from tests.ansor.evolution_cases import (
     point_count,
     random_group,
@@ -48,7 +49,7 @@ def differs(a: Matrix, b: Matrix) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("target", "space"), [(t, s) for _, t, s in SPACES], ids=IDS)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(seed=st.integers(0, 2**32))
 def test_every_mutation_keeps_rows_valid_and_says_what_it_changed(target: str, space: Space, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -118,6 +119,7 @@ def test_the_draw_is_uniform_over_pairs_and_divisors() -> None:
 
 
 @pytest.mark.parametrize(("target", "shape"), [("c", (4, 6, 2)), ("cuda", (2, 3, 4))])
+@pytest.mark.one_in(2)
 def test_mutations_reach_every_point(target: str, shape: tuple[int, int, int]) -> None:
     space = spaces_of(ComputeDAG(matmul(*shape)), target, max_innermost=3)[0]
     (variant,) = variants_of(space, 1)
@@ -233,7 +235,7 @@ def test_stage_scores_choose_the_better_stage() -> None:
 # ------------------------------------------------------------------------------------------------ sets of programs
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     data=st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12), max_size=5),
     which=st.randoms(use_true_random=False),

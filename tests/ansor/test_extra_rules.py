@@ -38,6 +38,7 @@ from te_lite.step import Reindex, RFactor, Split
 from te_lite.step_json import from_json, to_json
 from te_lite.stmt import Alloc, Buffer, stmts_of
 from te_lite.topi import benchmarks
+from tests.amount import some
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.conv_layer import conv2d_layer, tutorial_layer
@@ -274,7 +275,7 @@ def own_tags(rule: str, target: str) -> set[str]:
 def test_programs_compute_the_workload(name: str, target: str, rule: str) -> None:
     oracle = Oracle(DAGS[name], np.random.default_rng(3))
     for sketch in rule_sketches(DAGS[name], target, rule):
-        for state in programs(sketch, target, 3):
+        for state in programs(sketch, target, some(3, 1)):
             steps = json.loads(json.dumps([to_json(step) for step in state.steps]))
             ordered = {"STO"} if any(s.storage_order for s in sketch.stages) else set()
             ordered |= {"RIX"} if any(isinstance(step, Reindex) for step in sketch.steps) else set()
@@ -295,7 +296,7 @@ def test_emulated_kernels_compute_the_workload(name: str, rule: str) -> None:
 @pytest.mark.parametrize(("name", "rule"), first_of_each(named("c")))
 def test_compiled_programs_compute_the_workload(name: str, rule: str) -> None:
     oracle = Oracle(DAGS[name], np.random.default_rng(5))
-    for sketch in rule_sketches(DAGS[name], "c", rule)[:2]:
+    for sketch in rule_sketches(DAGS[name], "c", rule)[: some(2, 1)]:
         (state,) = programs(sketch, "c", 1)
         assert oracle.mismatch(te.lower(state), compiled) is None, [to_json(step) for step in state.steps]
 
@@ -350,7 +351,7 @@ def test_rows_of_the_population_engine(name: str, target: str, rule: str) -> Non
     oracle = Oracle(DAGS[name], np.random.default_rng(6))
     rng = np.random.default_rng(7)
     sketches = rule_sketches(DAGS[name], target, rule)
-    for sketch in sketches[:3]:
+    for sketch in sketches[: some(3, 1)]:
         variant = random_variant(space_of(sketch, target, HARDWARE[target]), rng)
         rows = sample_rows(variant, 2, rng, target, HARDWARE[target])
         assert len(rows) == 2

@@ -103,7 +103,7 @@ def truncating(extra: int) -> Any:
 # ----------------------------------------------------------------------------------------------------- how exact
 
 
-@pytest.mark.parametrize("k", [32, 61, 256, 4096])
+@pytest.mark.parametrize("k", [32, 61, 1024, pytest.param(4096, marks=pytest.mark.slow)])
 def test_the_error_is_at_most_twice_that_of_float32(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where tensor cores cut off as much as any did."""
     tiled = product_of(k, 16, 16)
@@ -165,7 +165,7 @@ def wrongness(tiled: Tiled, got: Array, a: Array, b: Array) -> str:
     return mismatch(got, right[tensors[-1]])
 
 
-@pytest.mark.parametrize("k", [32, 4096])
+@pytest.mark.parametrize("k", [32, 1024, pytest.param(4096, marks=pytest.mark.slow)])
 def test_a_product_of_parts_that_is_left_out_is_found(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tiled = product_of(k, 16, 16)
     a, b = tiled.inputs(np.random.default_rng(1))
@@ -260,7 +260,7 @@ def test_sketches_use_it_where_it_is_asked_for() -> None:
     assert "fragment.m16n8k16_f16_f32.d" in halves
 
 
-@pytest.mark.parametrize("name", ["product", "convolution"])
+@pytest.mark.parametrize("name", ["product", pytest.param("convolution", marks=pytest.mark.slow)])
 def test_programs_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(CASES[name]()), 1, 0, on_emulator=False, target=TARGET)
 

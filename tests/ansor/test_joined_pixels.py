@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
@@ -21,6 +21,7 @@ from te_lite import ComputeDAG, Tensor, topi
 from te_lite.state import State
 from te_lite.step import JoinAxes, RFactor
 from te_lite.step_json import to_json
+from tests.amount import examples
 from tests.ansor.test_tensor_core_rule import (
     HARDWARE,
     TARGET,
@@ -94,12 +95,14 @@ def agrees(name: str, n: int, seed: int, on_emulator: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["channels that divide nothing", "1 x 1, groups"])
+@pytest.mark.one_in(2)
 def test_programs_compute_the_convolution(name: str) -> None:
     agrees(name, 1, 0, on_emulator=False)
 
 
 @emulated
 @pytest.mark.parametrize("name", ["images of 4 x 4", "tokens of several texts, groups"])
+@pytest.mark.one_in(2)
 def test_kernels_compute_the_convolution(name: str) -> None:
     agrees(name, 1, 1, on_emulator=True)
 
@@ -128,7 +131,7 @@ def test_many_programs_compute_the_convolution(name: str) -> None:
     pad=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_programs_of_any_convolution_are_proven(
     shape: tuple[int, int, int, int], filters: int, window: tuple[int, int], stride: int, dilation: int, pad: bool,
     seed: int,

@@ -54,6 +54,7 @@ MICRO: dict[str, Callable[[], list[Tensor]]] = {
 
 
 @pytest.mark.parametrize("name", MICRO)
+@pytest.mark.one_in(2)
 def test_micro_kernels_of_awkward_shapes(name: str) -> None:
     """Accumulators fit the registers of the machine, and nothing but unrolling and parallel loops is left to decide."""
     dag = ComputeDAG(MICRO[name]())

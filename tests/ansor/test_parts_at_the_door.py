@@ -204,7 +204,10 @@ def rule(action: Callable[[Any, Any, int], Any], name: str = "mine") -> Any:
         (lambda policy, state, k: [[policy.task.compute_dag.init_state, k - 1]], None),
     ],
 )
-def test_a_rule_must_lead_on(task: ansor.SearchTask, action: Callable[..., Any], text: str | None) -> None:
+def test_a_rule_must_lead_on(
+    task: ansor.SearchTask, action: Callable[..., Any], text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ansor.sketch.custom.MOST_STATES", 2_000)
     if text is None:
         return tune(task, init_search_callbacks=[rule(action)])
     with one_sentence(f"mine'?: .*({text})"):

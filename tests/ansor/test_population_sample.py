@@ -185,7 +185,7 @@ def compiled(func: te.LoweredFunc, args: object) -> None:
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_rows_compute_the_workload(name: str, target: str) -> None:
     dag = SMALL[name]
     oracle = Oracle(dag, np.random.default_rng(7))

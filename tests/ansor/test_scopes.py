@@ -49,6 +49,7 @@ def moved(state: State, names: Mapping[str, str]) -> State:
 
 
 @pytest.mark.parametrize("names", MEMORIES, ids=str)
+@pytest.mark.one_in(3)
 def test_a_name_changes_no_number(names: Mapping[str, str]) -> None:
     """Lanes in such memories, their single programs, and programs in plain storage all have the same numbers."""
     factors = random_factors(np.random.default_rng(2), LANES)

@@ -46,6 +46,7 @@ def options(trials: int, log: Path, runner: AnalyticalRunner) -> ansor.TuningOpt
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.one_in(3)
 def test_the_other_tasks_go_on(
     target: str, way: str, here: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,6 +47,7 @@ CASES: dict[str, Callable[[], list[Tensor]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(2)
 def test_each_operand_is_packed_once(name: str) -> None:
     """That of the columns before the product, in panels; that of the rows for its part, of all columns."""
     dag = ComputeDAG(CASES[name]())

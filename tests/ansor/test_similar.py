@@ -41,6 +41,7 @@ def told(task: ansor.SearchTask, similar: Similar, count: int = 8) -> list[ansor
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.one_in(2)
 def test_what_is_carried_over_is_a_program_of_the_task(target: str) -> None:
     similar = Similar()
     for sizes in ((32, 64, 16), (64, 64, 64)):
@@ -66,6 +67,7 @@ def test_a_program_of_the_same_extents_stays_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.one_in(2)
 def test_a_search_with_nothing_to_begin_with_is_as_it_was(target: str) -> None:
     alone, offered = [policy_of(task_of(32, 64, 16, target)) for _ in range(2)]
     similar = Similar()

@@ -288,7 +288,7 @@ def lines(log):
     return [(i.task.workload_key, i.steps) for i, _ in ansor.load_records(log)]
 
 
-@pytest.mark.parametrize("stop", [3, 7, 22])
+@pytest.mark.parametrize("stop", [7, *[pytest.param(n, marks=pytest.mark.slow) for n in (3, 22)]])
 def test_ctrl_c_keeps_what_was_measured_and_nothing_is_measured_twice(tasks, stop, tmp_path):
     log, runner = tmp_path / "log", SlowRunner(stop=stop)
     with pytest.raises(KeyboardInterrupt):

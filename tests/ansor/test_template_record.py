@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ansor import autotvm
 from ansor.autotvm import MeasureInput, MeasureResult
 from ansor.autotvm.record import decode, encode, load_from_file, pick_best, save, target_key
 from te_lite.errors import RecordError
+from tests.amount import examples
 from tests.conformance.tuner import LAYERS, conv_task
 
 # the format of a published record of an accelerator's convolution
@@ -126,7 +127,7 @@ def test_infinite_arguments_are_refused() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_nothing_but_a_record_error(data: Any) -> None:
     """A line with a piece of it replaced is a record or a RecordError."""
     text = LINE.encode()

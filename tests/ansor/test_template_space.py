@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
@@ -17,6 +17,7 @@ from ansor.autotvm import ConfigSpace, FallbackConfigEntity, SplitEntity, Templa
 from ansor.autotvm.config import ConfigEntity
 from te_lite.interp import run
 from te_lite.lower import lower
+from tests.amount import examples
 from tests.oracle import Oracle
 
 
@@ -41,7 +42,7 @@ def test_known_sizes(extent: int, parts: int, policy: str, count: int) -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 3), st.sampled_from(["factors", "power2", "verbose"]), st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_split_lists_all_there_are(extent: int, parts: int, policy: str, no_tail: bool) -> None:
     """Against trying every list of factors."""
     divisors = [d for d in range(1, extent + 1) if extent % d == 0]
@@ -129,7 +130,7 @@ def test_published_indices(shape: Any, length: int, index: int | None, knobs: An
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_index_and_digits_are_inverse(dims: list[int], data: Any) -> None:
     space = ConfigSpace()
     for k, n in enumerate(dims):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansor
@@ -43,6 +43,7 @@ from te_lite.reference import random_inputs
 from te_lite.state import State
 from te_lite.step import Pipeline, SetScope
 from te_lite.step_json import from_json, to_json
+from tests.amount import examples
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 TARGET = Target(f"cuda -model=H200 -precision={TF32}")
@@ -302,7 +303,7 @@ def compiled_without_spills(sources: list[str], arch: str) -> None:
     turned=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_products_of_any_size(sizes: tuple[int, int, int], dtypes: tuple[str, str], turned: bool, seed: int) -> None:
     m, n, k = sizes
     dag = ComputeDAG(matmul(m, n, k, dtypes[0], turned, dtypes[1]))
@@ -428,6 +429,7 @@ def test_the_instruction_follows_from_dtype_and_precision(dtype: str, precision:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("sizes", [(4096, 4096, 4096), (197, 3072, 768), (16, 9, 16)])
+@pytest.mark.one_in(5)
 def test_every_point_keeps_to_the_limits_and_comes_back_from_its_steps(sizes: tuple[int, int, int], dtype: str) -> None:
     dag = ComputeDAG(matmul(*sizes, dtype))
     for space in spaces(dag):

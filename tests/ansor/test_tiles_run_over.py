@@ -176,6 +176,7 @@ def test_accumulators_run_unguarded_where_that_is_neutral(name: str) -> None:
 
 
 @pytest.mark.parametrize("neutral", [True, False])
+@pytest.mark.one_in(2)
 def test_parts_of_a_reduction_run_over(neutral: bool) -> None:
     """Of 127 terms the last part is short by one: zeros where the source of the reduction makes them neutral."""
     rng = np.random.default_rng(9)

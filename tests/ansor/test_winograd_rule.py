@@ -28,6 +28,7 @@ from tests.oracle import Oracle
     ],
     ids=["images", "followed by bias and relu", "volumes"],
 )
+@pytest.mark.one_in(2)
 def test_everything_is_computed_in_parts_of_the_image(tensors: list[Tensor]) -> None:
     """Two nests, of the weight and of the rest, in which nothing but parallel loops and unrolling is left to decide."""
     dag = ComputeDAG(tensors)

@@ -10,6 +10,7 @@ import pytest
 import codegen_c
 from te_lite.expr import call, cast, const, if_then_else, maximum, minimum, select
 from te_lite.stmt import Alloc, Buffer, If, Store, allocated, seq
+from tests.amount import some
 
 from .c_programs import P, S, U, V, assert_close, check, conv2d, conv2d_numpy, func, matmul, nest, random_array, v
 
@@ -330,10 +331,10 @@ def test_softmax_of_rows():
 
 
 def test_random_integer_expressions():
-    """Precedence: 120 random trees, evaluated by C and by Python."""
-    rng = np.random.default_rng(3)
+    """Precedence: random trees, evaluated by C and by Python."""
+    rng, count = np.random.default_rng(3), some(120, 40)
     values = rng.integers(-9, 10, 6).astype("int32")
-    x, y = Buffer("x", "int32", (6,)), Buffer("y", "int32", (120,))
+    x, y = Buffer("x", "int32", (6,)), Buffer("y", "int32", (count,))
 
     def tree(depth):
         if depth == 0 or rng.random() < 0.15:
@@ -358,7 +359,7 @@ def test_random_integer_expressions():
                 return -a, -p
         return select(a < b, a, b - a), p if p < q else q - p
 
-    trees = [tree(4) for _ in range(120)]
+    trees = [tree(4) for _ in range(count)]
     body = seq(*[Store(y, const(k), e) for k, (e, _) in enumerate(trees)])
     check(func([x, y], body), [values], [np.array([p for _, p in trees], "int32")])
 

@@ -30,6 +30,7 @@ print([os.environ.get(name) for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")])
         ({"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "5"}, "5"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_how_long_threads_look_for_work(given: dict[str, str], spins: str) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
     done = subprocess.run(

@@ -47,6 +47,7 @@ def check(pairs: Sequence[tuple[Tensor, Tensor]], options: Options, rng: np.rand
 
 
 @pytest.mark.parametrize("family", ["sse", "avx2", "host"])
+@pytest.mark.one_in(2)
 def test_turned_matrices(family: str) -> None:
     options = host_options() if family == "host" else PROCESSORS[family]
     rng = np.random.default_rng(3)

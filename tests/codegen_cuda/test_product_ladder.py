@@ -15,6 +15,7 @@ from codegen_cuda.emulator import run_program
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 @pytest.mark.parametrize("name", rungs())
+@pytest.mark.one_in(2)
 def test_rungs_compute_the_product(name: str) -> None:
     schedule, tensors = product(256, rungs()[name])
     rng = np.random.default_rng(3)

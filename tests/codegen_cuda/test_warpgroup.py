@@ -60,7 +60,7 @@ def lowered(program: Tiled) -> te.LoweredFunc:
 
 @emulated
 @pytest.mark.parametrize("name", GROUPS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_programs(name: str) -> None:
     """The emulator and the interpreter, against float64."""
     program = GROUPS[name]
@@ -124,6 +124,7 @@ def assert_caught(program: CudaProgram, of: Tiled) -> None:
     [("1ull << 62", "2ull << 62"), ("64ull << 32", "32ull << 32"), ("tile + step * 2", "tile + step * 4"),
      ("rows + step * 128", "rows + step * 64"), (", 1, 1, 1, 1, 0;", ", 1, 1, 1, 0, 0;")],
 )  # fmt: skip
+@pytest.mark.one_in(2)
 def test_a_wrong_descriptor_is_caught(old: str, new: str) -> None:
     """By the result, or since the emulator knows one layout only."""
     of = GROUPS["half, terms in rows"]
@@ -142,6 +143,7 @@ PARTS = replace(GROUPS["tf32x3"], sizes=(64, 64, 96))
     [("    cut_tile_2048", "    // "), ("C_local[k] += ", "C_local[k] = "), ("rest + place", "tile + place"),
      ("    fence_async_proxy();\n    __syncthreads();\n    wgmma_m16", "    wgmma_m16")],
 )  # fmt: skip
+@pytest.mark.one_in(2)
 def test_a_tile_that_is_not_well_cut_is_caught(old: str, new: str) -> None:
     """By the result, or since the emulator sees that threads do not wait for each other."""
     source = emit(lowered(PARTS)).source
@@ -210,6 +212,7 @@ def test_tiles_of_later_turns_are_fetched_while_products_of_many_columns_go_on()
     [("wgmma_wait_for_last();", "", "race"), ("if (k_0 > 0)", "if (true)", "race"),
      ("  wgmma_wait_32_f32(C_local + 0);", "", "wrong"), ("wait_all_but<1>", "wait_all_but<2>", "asynchronous copy")],
 )  # fmt: skip
+@pytest.mark.one_in(2)
 def test_a_product_that_goes_on_is_waited_for_in_time(old: str, new: str, found: str) -> None:
     """With four tiles it goes on over the barrier of the next turn; the tile that it reads is left alone so long."""
     of = GROUPS["half, four tiles"]

@@ -13,6 +13,7 @@ from ansor.cluster.message import pack, unpack
 from ansor.cluster.register import Register
 from ansor.cluster.table import queue_status, report
 from ansor.core.errors import MeasureError
+from tests.amount import examples
 
 TUTORIAL = """\
 Queue Status
@@ -121,7 +122,7 @@ EVENTS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(EVENTS)
 def test_whatever_happens_no_device_has_two_holders(events: list[tuple[str, int, int]]) -> None:
     """A plain model beside it: who holds what, and that nobody waits while a device is free and answers."""
@@ -193,7 +194,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.dictionaries(st.text().filter("files".__ne__), JSON), st.dictionaries(st.text(), st.binary()))
 def test_messages_come_back(header: dict[str, Any], files: dict[str, bytes]) -> None:
     assert unpack(pack(header, files)) == (header, files)

@@ -63,7 +63,7 @@ def poison(module: GraphModule) -> None:
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 def test_random_networks(seed: int, layout: str) -> None:
     rng = np.random.default_rng([11, seed])
     compare(random_network(rng, 12, layout), rng, 1e-9)

@@ -31,7 +31,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         ("densenet-121", "NCHW", 22, 126, 3.537, 3, None),
     ],
 )  # fmt: skip
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_counts_on_cuda(
     name: str, layout: str, count: int, total: int, gflop: float | None, digits: int, repeated: list[int] | None
 ) -> None:

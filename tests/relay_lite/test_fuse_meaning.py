@@ -78,6 +78,7 @@ def test_optimised_networks_mean_the_same(network: str) -> None:
     "network", marked(["resnet-18/NHWC", "mobilenet/NHWC", "dcgan/NHWC", "lstm/NHWC", "bert-base/NHWC"])
 )
 @pytest.mark.parametrize("target", ["cuda", "c"])
+@pytest.mark.one_in(3)
 def test_groups_as_tensor_expressions(network: str, target: str) -> None:
     rng = np.random.default_rng(len(network))
     function, _, params = workload(network, rng)

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_lite.ir.errors import GraphError
 from relay_lite.runtime.memory import Request, pack
+from tests.amount import examples
 from tests.relay_lite.memory_oracle import collisions, peak_bytes
 
 
@@ -23,7 +24,7 @@ def requests(draw: st.DrawFn) -> list[Request]:
     return out
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(requests(), st.sampled_from([1, 64, 256]))
 def test_no_bytes_are_shared_at_one_time(wanted: list[Request], alignment: int) -> None:
     offsets, total = pack(wanted, alignment)

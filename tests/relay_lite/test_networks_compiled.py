@@ -71,7 +71,7 @@ DRAWN: dict[str, dict[str, Any]] = {
 
 LONG = {
     "resnet-18/NHWC", "resnet-18/NCHW", "mobilenet_v2/NHWC", "convnext_tiny/NHWC", "gpt2/NHWC", "llama-135m/NHWC",
-    "t5-small-encoder/NHWC",
+    "t5-small-encoder/NHWC", "bert-base/NHWC",
 }  # fmt: skip
 """Networks of many kernels, or large ones, of kinds that others have too: for `make test-long`."""
 SLOW = {

@@ -10,13 +10,14 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from relay_lite.frontend import from_onnx
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.reference import run
+from tests.amount import examples
 from tests.relay_lite.onnx_models import Array, Builder, compare
 
 EXTENTS = {"a": 2, "b": 3, "c": 4, "d": 1, "e": 5}
@@ -28,7 +29,7 @@ def result(b: Builder, name: str) -> Any:
     return run(module, b.feeds)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_einsum_is_numpys(data: st.DataObject) -> None:
     """Any labels: repeated, summed over, of one operand, of three."""
@@ -93,7 +94,7 @@ def test_gather_nd(batch: int) -> None:
     compare(b.model(b.add("GatherND", b.input((2, 3, 2, 5)), fed(b, where), batch_dims=batch)), b.feeds)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.data())
 def test_top_k(data: st.DataObject) -> None:
     """Drawn from few values, so that most are equal to another."""

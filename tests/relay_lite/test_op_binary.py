@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import relay_lite as relay
+from tests.amount import examples
 from tests.relay_lite.op_case import check
 
 ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
@@ -31,7 +32,7 @@ def broadcasting(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("name", ARITHMETIC + COMPARISONS)
 @given(shapes=broadcasting(), dtype=st.sampled_from(["float32", "int32", "int64"]))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_broadcasting(name: str, shapes: tuple[list[int], list[int]], dtype: str) -> None:
     a, b = (relay.var(n, s, dtype) for n, s in zip("ab", shapes, strict=True))
     (got,) = check(getattr(relay, name)(a, b))
@@ -77,7 +78,7 @@ def test_logic(name: str) -> None:
 
 
 @given(shapes=broadcasting(), other=st.booleans())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_where(shapes: tuple[list[int], list[int]], other: bool) -> None:
     a, b = shapes
     call = relay.where(relay.var("c", b if other else a, "bool"), relay.var("x", a), relay.var("y", b))

@@ -14,16 +14,25 @@ from relay_lite.ir.nodes import Expr
 from tests.relay_lite.sound_calls import sound
 
 NAMES = (
-    "erf rsqrt round sigmoid sign isnan nn.leaky_relu clip cast divide floor_mod mod power less logical_xor where",
-    "nn.prelu one_hot arange argmin prod all variance nn.log_softmax nn.lrn nn.group_norm nn.batch_norm",
-    "nn.conv1d nn.conv2d nn.conv3d nn.conv2d_transpose nn.contrib_conv2d_winograd_without_weight_transform "
-    "nn.avg_pool2d nn.max_pool3d nn.adaptive_avg_pool1d nn.batch_matmul",
-    "image.resize2d nn.upsampling nn.depth_to_space nn.space_to_depth concatenate stack split tile repeat take gather "
-    "gather_nd strided_slice reverse nn.pad broadcast_to",
+    "erf round nn.leaky_relu cast floor_mod logical_xor where",
+    "one_hot argmin all nn.log_softmax nn.batch_norm",
+    "nn.conv2d nn.conv2d_transpose nn.max_pool3d nn.batch_matmul",
+    "image.resize2d nn.depth_to_space concatenate split take gather_nd strided_slice",
 )
+MORE = (
+    "rsqrt sigmoid sign isnan clip divide mod power less",
+    "nn.prelu arange prod variance nn.lrn nn.group_norm",
+    "nn.conv1d nn.conv3d nn.contrib_conv2d_winograd_without_weight_transform nn.avg_pool2d nn.adaptive_avg_pool1d",
+    "nn.upsampling nn.space_to_depth stack tile repeat gather reverse nn.pad broadcast_to",
+)
+"""Operators of the same kinds: for `make fuzz`."""
 
 
-@pytest.mark.parametrize("names", NAMES, ids=lambda names: names.split()[0])
+@pytest.mark.parametrize(
+    "names",
+    [*NAMES, *[pytest.param(names, marks=pytest.mark.slow) for names in MORE]],
+    ids=lambda names: names.split()[0],
+)
 def test_compiled_operators(names: str) -> None:
     params: list[relay.Var] = []
     arrays: dict[str, np.ndarray] = {}

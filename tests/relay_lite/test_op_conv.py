@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import relay_lite as relay
 from relay_lite.ir.nodes import Call
+from tests.amount import examples
 from tests.relay_lite.op_case import check
 
 LAYOUTS = {
@@ -45,14 +46,14 @@ def convolutions(draw: st.DrawFn, n: int) -> Call:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_convolution(n: int, data: st.DataObject) -> None:
     check(data.draw(convolutions(n)))
 
 
 @pytest.mark.parametrize(("layout", "kernel_layout"), [("NCHW", "OIHW"), ("NHWC", "HWOI")])
 @given(channels=st.integers(2, 5), multiplier=st.integers(1, 3), data=st.data())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_depthwise(layout: str, kernel_layout: str, channels: int, multiplier: int, data: st.DataObject) -> None:
     kernel, stride, dilation = (data.draw(st.integers(1, n)) for n in (3, 2, 2))
     size = data.draw(st.integers((kernel - 1) * dilation + 1, 8))
@@ -95,7 +96,7 @@ TRANSPOSED = {
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_transposed_convolution(n: int, data: st.DataObject) -> None:
     spatial = "DHW"[3 - n :]
     function, layouts = TRANSPOSED[n]
@@ -128,7 +129,8 @@ def test_transposed_is_the_adjoint_of_the_convolution() -> None:
 
 @pytest.mark.parametrize("tile", [2, 4, 6])
 @given(size=st.tuples(st.integers(3, 9), st.integers(3, 9)), padding=st.integers(0, 2), batch=st.integers(1, 2))
-@settings(max_examples=8, deadline=None)
+@examples(8)
+@pytest.mark.one_in(2)
 def test_winograd_is_the_convolution(tile: int, size: tuple[int, int], padding: int, batch: int) -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(batch, *size, 3)).astype("float32"), rng.normal(size=(5, 3, 3, 3)).astype("float32")
@@ -148,7 +150,7 @@ def test_winograd_is_the_convolution(tile: int, size: tuple[int, int], padding: 
 
 
 @given(m=st.integers(1, 7), n=st.integers(1, 5), k=st.integers(1, 7), turned=st.tuples(st.booleans(), st.booleans()))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_products(m: int, n: int, k: int, turned: tuple[bool, bool]) -> None:
     a = relay.var("a", (k, m) if turned[0] else (m, k))
     b = relay.var("b", (n, k) if turned[1] else (k, n))

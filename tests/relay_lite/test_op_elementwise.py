@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import relay_lite as relay
 from relay_lite.op.erf import erf
+from tests.amount import examples
 from tests.relay_lite.op_case import check
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], float, float]] = {
@@ -73,7 +74,7 @@ def test_relu_and_clip(dtype: str) -> None:
 
 
 @given(alpha=st.floats(-2, 2), shape=st.lists(st.integers(1, 5), max_size=4))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_leaky_relu(alpha: float, shape: list[int]) -> None:
     check(relay.nn.leaky_relu(relay.var("x", shape), alpha), own_rtol=1e-5, rtol=1e-7)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import relay_lite as relay
 from te_lite.topi.image import COORDINATES
+from tests.amount import examples
 from tests.relay_lite.op_case import check, random_array
 
 PLACES: dict[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
@@ -53,7 +54,7 @@ def case(size: tuple[int, int], layout: str) -> tuple[relay.Var, np.ndarray, lis
 @pytest.mark.parametrize("mode", COORDINATES)
 @pytest.mark.parametrize("rounding", ROUND)
 @given(size=SIZES, target=SIZES)
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @pytest.mark.one_in(3)
 def test_nearest(mode: str, rounding: str, size: tuple[int, int], target: tuple[int, int]) -> None:
     x, a, axes = case(size, "NCHW")
@@ -67,7 +68,7 @@ def test_nearest(mode: str, rounding: str, size: tuple[int, int], target: tuple[
 @pytest.mark.parametrize("mode", COORDINATES)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @given(size=SIZES, target=SIZES)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_linear(mode: str, layout: str, size: tuple[int, int], target: tuple[int, int]) -> None:
     x, a, axes = case(size, layout)
     (got,) = check(relay.image.resize2d(x, target, layout, "linear", mode), {"x": a})
@@ -81,7 +82,7 @@ def test_linear(mode: str, layout: str, size: tuple[int, int], target: tuple[int
 @pytest.mark.parametrize("mode", COORDINATES)
 @pytest.mark.parametrize("exclude", [False, True])
 @given(size=SIZES, target=SIZES, alpha=st.sampled_from([-0.75, -0.5]))
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @pytest.mark.one_in(2)
 def test_cubic(mode: str, exclude: bool, size: tuple[int, int], target: tuple[int, int], alpha: float) -> None:
     x, a, axes = case(size, "NCHW")

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import relay_lite as relay
+from tests.amount import examples
 from tests.relay_lite.op_case import check
 
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5, 7]), min_size=1, max_size=3)
-few = settings(max_examples=25, deadline=None)
+few = examples(25)
 
 
 def numbered(*shape: int) -> np.ndarray:
@@ -21,7 +22,7 @@ def numbered(*shape: int) -> np.ndarray:
 
 
 @given(shape=SHAPES, data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_strided_slice(shape: list[int], data: st.DataObject) -> None:
     """Begins and ends far outside, of both signs, and steps of both signs."""
     axes = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True, min_size=1))
@@ -98,7 +99,7 @@ def test_gather_nd(shape: list[int], lead: list[int], data: st.DataObject) -> No
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
 @given(shape=SHAPES, data=st.data())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_pad(mode: str, shape: list[int], data: st.DataObject) -> None:
     width = [[data.draw(st.integers(0, n - 1 if mode == "reflect" else 3)) for _ in range(2)] for n in shape]
     call = relay.nn.pad(relay.var("x", shape), width, -1.5, mode)

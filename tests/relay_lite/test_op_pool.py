@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import relay_lite as relay
 from te_lite.topi.testing import poolnd_python
+from tests.amount import examples
 from tests.relay_lite.op_case import check, random_array
 
 LAYOUTS = {1: ["NCW", "NWC"], 2: ["NCHW", "NHWC", "HWCN"], 3: ["NCDHW", "NDHWC"]}
-few = settings(max_examples=20, deadline=None)
+few = examples(20)
 
 
 def arranged(layout: str, size: list[int]) -> tuple[int, ...]:
@@ -54,7 +55,7 @@ def test_pool_of_integers() -> None:
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize("n", [1, 2, 3])
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_adaptive(kind: str, n: int, data: st.DataObject) -> None:
     size = [data.draw(st.integers(1, 7)) for _ in range(n)]
     wanted = [data.draw(st.integers(1, 7)) for _ in range(n)]

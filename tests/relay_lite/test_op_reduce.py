@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import relay_lite as relay
+from tests.amount import examples
 from tests.relay_lite.op_case import check, random_array
 
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 5]), min_size=1, max_size=4)
-few = settings(max_examples=20, deadline=None)
+few = examples(20)
 
 
 def some_axis(data: st.DataObject, ndim: int) -> int | list[int] | None:

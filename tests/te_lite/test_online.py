@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
@@ -23,6 +23,7 @@ from te_lite.state import State
 from te_lite.step import ComputeInline, JoinReductions
 from te_lite.step_json import from_json, to_json
 from te_lite.visit import free_vars, substitute
+from tests.amount import examples
 from tests.oracle import poisoned
 
 Array = np.ndarray
@@ -50,7 +51,7 @@ NUMBERS = st.floats(-50, 50)
 
 
 @BY_NAME
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(v=NUMBERS, near=NUMBERS, far=st.floats(0, 100), s=st.floats(0, 1e6), t=st.floats(0, 1e6))
 def test_terms_can_be_carried(law: Law, v: float, near: float, far: float, s: float, t: float) -> None:
     """1: a term of its own extreme is 1.  2: carried, it is the term of another one.  3: sums are.  4: none grows."""

@@ -261,11 +261,14 @@ BUGS: list[Patch] = [
 
 SHY: list[Patch] = [remainder_always_tight, folded_beyond_the_edge, copies_repeat_the_edge]
 """Bugs that show in one of hundreds of programs."""
+MORE: list[Patch] = [union_forgets_the_second, rfactor_condition_dropped, rfactor_at_the_wrong_place]
+"""Bugs that show in one of dozens."""
 
 
 def timed(bug: Patch) -> Any:
-    """The parameter of a test: bugs that take seconds to find are for `make test-long`."""
-    return pytest.param(bug, id=bug.__name__, marks=[pytest.mark.long] if bug in SHY else [])
+    """The parameter of a test: bugs that take seconds to find are for `make test-long`, or for `make fuzz`."""
+    marks = [pytest.mark.long] if bug in SHY else [pytest.mark.slow] if bug in MORE else []
+    return pytest.param(bug, id=bug.__name__, marks=marks)
 
 
 def programs_until_found(oracles: list[Oracle], limit: int = MAX_PROGRAMS) -> int | None:

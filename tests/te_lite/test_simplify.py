@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from te_lite.errors import ExprError
 from te_lite.expr import (
@@ -30,6 +30,7 @@ from te_lite.expr import (
 from te_lite.simplify import Simplifier
 from te_lite.stmt import Buffer
 from te_lite.visit import walk
+from tests.amount import examples
 from tests.strategies import evaluate, grid, index_exprs, random_condition, random_index_expr
 
 # ------------------------------------------------------------------------------------------------ random expressions
@@ -85,7 +86,7 @@ def test_many_random_expressions_keep_their_value(seed: int) -> None:
     fuzz(seed=100 + seed, count=10_000)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(index_exprs((X, Y, Z)))
 def test_value_is_kept_with_shrinking(e: Expr) -> None:
     check_value(e, FIXED, Simplifier(FIXED), grid(FIXED))

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ansor
@@ -24,6 +24,7 @@ from te_lite.lower import unverified
 from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.verify import Proven, Refuted, Unproven, verdict, verify
 from te_lite.visit import transform
+from tests.amount import examples
 from tests.drawn_programs import drawn_program
 from tests.every_access import first_fault
 from tests.schedule_fuzz import Fuzzer, turns
@@ -147,7 +148,7 @@ def indices(draw: st.DrawFn, depth: int = 3) -> Expr:
     return binary(op, a, b)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(indices(), indices(2), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), numbers, st.booleans(),
        st.sampled_from([0, verify_access.FEW_POINTS]))  # fmt: skip
 def test_random_indices_under_a_condition(

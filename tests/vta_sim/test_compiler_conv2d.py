@@ -8,12 +8,13 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import te_lite as te
 from te_lite import Tensor
 from te_lite.errors import TeError
+from tests.amount import examples
 from tests.vta_sim.conv import LAYERS
 from tests.vta_sim.packed import Array, Conv, conv_of, divisors
 from vta_sim import Config, Device
@@ -76,7 +77,7 @@ def space(conv: Conv) -> list[ConvKnobs]:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("turn", range(3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.data())
 def test_any_convolution(turn: int, data: st.DataObject) -> None:
     """A valid configuration gives the right numbers, without a race; an invalid one is refused by the compiler too."""
@@ -103,7 +104,7 @@ def refused_by_compiler(tensors: list[Tensor], knobs: ConvKnobs) -> bool:
 
 
 @pytest.mark.long
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.data())
 def test_fused_operators(data: st.DataObject) -> None:
     """Bias, residuals in int8 and int32, shifts, sums and clips in any number."""

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from te_lite.expr import Var
 from te_lite.stmt import Buffer
+from tests.amount import examples
 from tests.vta_sim.conv import BEST, LAYERS
 from tests.vta_sim.packed import conv_of, knobs_of
 from vta_sim import CommandQueue, Device, MachineError
@@ -79,7 +80,7 @@ def steps_run(loop: OrderedLoop) -> int:
     return loop.extent * sum(steps_run(x.node) if isinstance(x.node, OrderedLoop) else 1 for x in loop.body)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(body, st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_any_order_of_steps(nodes: tuple[Node, ...], threads: int, seed: int) -> None:
     """No race, no deadlock, and no token is left over."""
@@ -89,7 +90,7 @@ def test_any_order_of_steps(nodes: tuple[Node, ...], threads: int, seed: int) ->
     assert len(run.order) >= threads * steps_run(loop)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(body)
 def test_a_thread_is_in_order(nodes: tuple[Node, ...]) -> None:
     """With one thread every instruction begins after the one before it ended, whatever module does it."""

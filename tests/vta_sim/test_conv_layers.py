@@ -71,7 +71,7 @@ def test_counts_at_the_best_tiles(name: str, launches: dict[str, Launch]) -> Non
 
 
 @pytest.mark.parametrize(("name", "tiles", "expected", "megacycles"), OTHER_COUNTS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_counts_at_other_tiles(name: str, tiles: Tiles, expected: tuple[int, ...], megacycles: float | None) -> None:
     device = Device()
     device.moves_tensors = False

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.vta_sim.streams import CONFIGS
 from vta_sim import Config, IsaError
 from vta_sim.core.kinds import AluOp, Memory, Module
@@ -123,7 +124,7 @@ def random_operation(rng: np.random.Generator, config: Config) -> Operation:
             return Finish()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(CONFIGS)))
 def test_encode_then_decode(seed: int, name: str) -> None:
     rng, config = np.random.default_rng(seed), CONFIGS[name]

@@ -6,9 +6,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.vta_sim.conv import BEST, LAYERS, ConvProgram, Layer, Tiles, buffer_of, reference
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, Device, MachineError
@@ -67,7 +68,7 @@ def has_race(config: Config, dram: Dram, program: list[Instruction], c: Columns,
     return False
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.integers(4, 24))
 def test_random_programs(seed: int, length: int) -> None:
     rng, config = np.random.default_rng(seed), CONFIGS["block 4"]

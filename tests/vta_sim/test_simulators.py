@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.vta_sim.conv import buffer_of
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, Device, MachineError
@@ -61,7 +62,7 @@ class Pair:
             np.testing.assert_array_equal(mine.data, theirs.data, err_msg=f"DRAM of {memory.name}")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(set(CONFIGS) - {"default"})))
 def test_random_programs(seed: int, name: str) -> None:
     rng, config = np.random.default_rng(seed), CONFIGS[name]

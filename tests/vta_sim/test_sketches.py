@@ -23,6 +23,7 @@ from ansor.space.decisions.splits import fill, holes
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.errors import TeError
+from tests.amount import some
 from tests.vta_sim import random_programs
 from tests.vta_sim.conv import LAYERS
 from tests.vta_sim.packed import conv_of
@@ -40,6 +41,8 @@ from vta_sim.sketch.limits import fits
 from vta_sim.sketch.roles import product_of
 from vta_sim.sketch.tiles import points
 from vta_sim.top import conv2d_grouped_packed, packed_groups, requantized
+
+AS_USERS = {"evolutionary_search_num_iters": 4}
 
 
 def errors_of(operator: str, shapes: int, programs: int, seed: int) -> list[float]:
@@ -60,7 +63,7 @@ def errors_of(operator: str, shapes: int, programs: int, seed: int) -> list[floa
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_random_programs_are_right(operator: str) -> None:
     """Bit for bit, and their cycles are known."""
-    errors = errors_of(operator, shapes=3, programs=1, seed=1)
+    errors = errors_of(operator, shapes=1 if operator == "conv" else 3, programs=1, seed=1)
     assert errors and np.sqrt(np.mean(np.square(errors))) < 0.02
 
 
@@ -87,7 +90,7 @@ def test_what_is_drawn_is_what_compiles() -> None:
     """Lengths at random, divisors or not: the lanes know what the compiler refuses."""
     rng = np.random.default_rng(3)
     seen = {True: 0, False: 0}
-    for _ in range(3):
+    for _ in range(some(3, 2)):
         tensors = random_conv(rng)
         for sketch in sketches_of(tensors):
             opened, n = holes(sketch), 6
@@ -150,9 +153,10 @@ def test_another_machine_has_other_programs() -> None:
 
 def test_the_first_programs_of_a_search() -> None:
     """Before anything is measured the draft model proposes programs as good as the best of the template."""
-    for name, optimum in (("C2", 566_753), ("C11", 736_904)):
+    for name, optimum in (("C2", 566_753), ("C11", 736_904))[: some(2, 1)]:
         tensors = conv_of(LAYERS[name]).requantized()
-        policy = SketchPolicy(SearchTask(compute_dag=ComputeDAG(tensors), target="vta"), verbose=0, seed=0)
+        task = SearchTask(compute_dag=ComputeDAG(tensors), target="vta")
+        policy = SketchPolicy(task, params=AS_USERS, verbose=0, seed=0)
         found = []
         for state in policy.ask(8):
             nest = lane_nest(infer_bounds(state))
@@ -185,6 +189,7 @@ def pack(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.one_in(3)
 def test_a_search_measures_records_and_replays(operator: str, tmp_path: Path) -> None:
     """Every measured program is right; the log gives them back, and where they lie in the space."""
     tensors = OPERATORS[operator](np.random.default_rng(8))

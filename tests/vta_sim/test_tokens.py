@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.vta_sim.conv import ConvProgram, Layer, Tiles, buffer_of, reference
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, DeadlockError, Device, MachineError
@@ -124,7 +125,7 @@ def test_uop_range_and_empty_launch() -> None:
         Device().launch(0x1000, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32))
 def test_orders_respect_modules_and_tokens(seed: int) -> None:
     rng, config = np.random.default_rng(seed), CONFIGS["block 4"]

@@ -6,12 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
 from te_lite import Tensor
 from te_lite.errors import ExprError
+from tests.amount import examples
 from tests.vta_sim.packed import Array, divisors
 from vta_sim import Device
 from vta_sim.compiler.module import build
@@ -38,7 +39,7 @@ def run(tensors: list[Tensor], knobs: DenseKnobs, arrays: list[Array]) -> tuple[
     return output, module.launch(*arrays, output, rng=np.random.default_rng(1))
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6), st.booleans(), st.integers(0, 2**32 - 1), st.data())
 def test_any_product(n: int, ci: int, co: int, bias: bool, seed: int, data: st.DataObject) -> None:
     points = [

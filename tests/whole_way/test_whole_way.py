@@ -31,7 +31,7 @@ from .random_inputs import random_inputs
 from .run_cuda import apart
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
-QUICK, QUICK_GRAPHS = 20, 2
+QUICK, QUICK_GRAPHS = 8, 1
 """Seeds of computations and of networks in the fast suite; `long` takes twice as many more."""
 PARTS = [0, *[pytest.param(part, marks=pytest.mark.long) for part in (1, 2)]]
 INF, NAN = math.inf, math.nan
