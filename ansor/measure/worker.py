@@ -6,8 +6,6 @@ module.  A stage that fails answers with the error number of that stage.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
 import socket
 from contextlib import suppress
@@ -25,12 +23,10 @@ def serve(sock: socket.socket) -> None:
     while True:
         job = receive(sock)
         _prepare_to_die(float(job["self_destruct"]))
-        _die_with_the_parent(sock, True)
         try:
             answer = bench.do(job)
         except JobFailure as failure:
             answer = {"error_no": int(failure.error_no), "message": failure.message}
-        _die_with_the_parent(sock, False)
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(sock, answer)
 
@@ -45,12 +41,3 @@ def _prepare_to_die(seconds: float) -> None:
     """Let the kernel end this process when nobody does."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _die_with_the_parent(sock: socket.socket, on: bool) -> None:
-    """Let the kernel end this process when the other end of the channel closes, which happens in a job only then."""
-    flags = fcntl.fcntl(sock, fcntl.F_GETFL)
-    if on:
-        fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(sock, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(sock, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)

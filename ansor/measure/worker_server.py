@@ -3,7 +3,8 @@
 `python -m ansor.measure.worker_server FD`: a message on the socket FD asks for a worker; it is the name of a folder for
 the worker's temporary files, and brings three descriptors: the worker's channel, its error stream, and its status.  A
 guard stands between this process and the worker.  It writes to the status the worker's number, then its exit code, and
-keeps the number from being given to another process until the other end of the status says that it has read both.
+keeps the number from being given to another process until the other end of the status says that it has read both, or is
+gone: then it ends the worker, whatever that does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,13 +76,24 @@ def _guard(worker: int, wanted: Wanted) -> None:
         os.close(wanted.errors)
         with socket.socket(fileno=wanted.status) as status, suppress(OSError):
             status.sendall(NUMBER.pack(worker))
+            heard = threading.Thread(target=_end_when_heard, args=(status, worker))
+            heard.start()
             end = os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
             if end is not None:
                 status.sendall(NUMBER.pack(end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
-            status.recv(1)
+            heard.join()
             os.waitpid(worker, os.WNOHANG)
     finally:
         os._exit(0)
+
+
+def _end_when_heard(status: socket.socket, worker: int) -> None:
+    """Wait until the other end has read all or is gone, and end the worker and what it started, if they are there."""
+    with suppress(OSError):
+        status.recv(1)
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(worker, signal.SIGKILL)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from ansor.core.errors import MeasureError
 from ansor.measure import fresh_processes
 from ansor.measure.fresh_processes import FreshProcesses, WorkerServer
 from ansor.measure.workers import Worker, Workshop
+from tests.ansor.test_interrupt import wait_until
 
 
 @pytest.fixture
@@ -125,3 +126,27 @@ def test_other_cores_another_priority_and_other_limits_are_other_surroundings(mo
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(seen) == 4
+
+
+KEEPER = """
+import os, signal, time
+from ansor.measure.fresh_processes import FreshProcesses
+from ansor.measure.workers import Worker, Workshop
+worker = Worker(FreshProcesses(Workshop()))
+worker.ensure_started()
+os.kill(worker.pid, signal.SIGSTOP)
+print(worker.pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_worker_ends_with_the_process_that_started_it_whatever_it_does(tmp_path: Path) -> None:
+    """Even one that is stopped, which hears of nothing."""
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    env = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", KEEPER], env=env, stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdout is not None
+        pid = int(keeper.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        keeper.kill()
+    assert wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10)
