@@ -22,8 +22,9 @@ from ..core.errors import MeasureError
 from ..core.measure_values import BuildResult, MeasureInput, RunOptions
 from ..core.registry import register_backend
 from ..core.task import SearchTask
-from ..measure.device_runner import DeviceRunner, TaskData
+from ..measure.device_runner import DeviceRunner
 from ..measure.payload import result_to_json
+from ..measure.task_data import TaskData
 from .message import Files, pack, unpack
 from .remote_session import HostedSession
 from .request import MeasureRequest, SentProgram, measure_request, part, sent_task

@@ -48,6 +48,14 @@ class ManyDevices(Protocol):
 
 
 @runtime_checkable
+class PreparesAhead(Protocol):
+    """A runner that can make ready what it needs of a task before the first program of it is there."""
+
+    def prepare(self, task: SearchTask) -> None:
+        """Begin to; the work goes on in the background, and `run` waits for it."""
+
+
+@runtime_checkable
 class ReportsUse(Protocol):
     """A runner that says what its devices did."""
 

@@ -8,14 +8,9 @@ them and read by the others.
 from __future__ import annotations
 
 import shutil
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from te_lite.errors import require
 
@@ -32,9 +27,9 @@ from ..core.measure_values import (
 from ..core.task import SearchTask
 from .fresh_processes import FreshProcesses
 from .payload import task_payload
-from .workers import Reply, Worker, Workshop
+from .task_data import INPUT_SEED, TaskData
+from .workers import Reply, Worker
 
-INPUT_SEED = 20201019
 ROUNDS = 5
 
 
@@ -46,38 +41,6 @@ def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErr
         case "died":
             return int(death_error), reply.message
     return int(reply.data["error_no"]), str(reply.data.get("message", ""))
-
-
-class TaskData:
-    """The folders with the inputs and reference outputs of tasks, which device runners share."""
-
-    def __init__(self, workshop: Workshop) -> None:
-        self.workshop = workshop
-        self._folders: dict[str, Path] = {}
-        self._made: set[str] = set()
-        self._lock = threading.Lock()
-        self._making = threading.Lock()
-
-    def folder(self, task: SearchTask, payload: dict[str, Any]) -> Path:
-        """Where the arrays of a task lie; inputs that the task gives are put there first."""
-        with self._lock:
-            if payload["task"] not in self._folders:
-                directory = self.workshop.new("task_")
-                for k, t in enumerate(task.compute_dag.tensors):
-                    if t in task.compute_dag.inputs and t.name in task.task_inputs:
-                        np.save(directory / f"{k}.npy", task.task_inputs[t.name], allow_pickle=False)
-                self._folders[payload["task"]] = directory
-            return self._folders[payload["task"]]
-
-    @contextmanager
-    def made_once(self, key: str) -> Iterator[None]:
-        """Whoever makes the data of task `key` does so alone; once that has succeeded nobody waits any more."""
-        if key in self._made:
-            yield
-            return
-        with self._making:
-            yield
-            self._made.add(key)
 
 
 class DeviceRunner:

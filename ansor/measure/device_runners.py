@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..core.measure_values import DeviceInfo, DeviceUse, RunOptions
-from .device_runner import DeviceRunner, TaskData
+from ..core.task import SearchTask
+from .device_runner import DeviceRunner
+from .task_data import TaskData
 from .workers import Workshop
 
 
@@ -16,7 +18,8 @@ class DeviceRunners:
 
     def __init__(self, devices: Sequence[DeviceInfo | int], options: RunOptions) -> None:
         self._workshop = Workshop()
-        data = TaskData(self._workshop)
+        self._data = data = TaskData(self._workshop)
+        self._prepare_timeout = options.prepare_timeout
         self._all = [
             DeviceRunner(data, options, d) if isinstance(d, int) else DeviceRunner(data, options, d.index, d.label)
             for d in devices
@@ -28,6 +31,10 @@ class DeviceRunners:
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def prepare(self, task: SearchTask) -> None:
+        """Begin to make the data of a task."""
+        self._data.ahead(task, self._prepare_timeout)
 
     @contextmanager
     def idle(self) -> Iterator[DeviceRunner | None]:
@@ -49,6 +56,7 @@ class DeviceRunners:
     def close(self) -> None:
         """Stop all device runners, in the middle of a run too, and remove their files."""
         self._closed = True
+        self._data.close()
         at_rest = 0
         while at_rest < len(self._all):
             for runner in self._all:

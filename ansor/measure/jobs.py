@@ -1,8 +1,9 @@
-"""What a worker does: build a program, prepare a task's data, run a program.
+"""What a worker does: build a program, make and prepare a task's data, run a program.
 
 build    steps -> state, its weights packed if the task says so -> loop nest (error 1; 9 where the verifier refuses it),
          built by the backend (error 2)
-prepare  inputs of a task and the outputs that are right for them: made once, kept as .npy files, put on the device
+data     inputs of a task and the outputs that are right for them: made once, kept as .npy files
+prepare  the same, put on the device
 compare  load several programs, time them in turns (error 4)
 run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4), look whether the
          inputs are as they were (error 5), put them back for the next program, compare what the last run left (error 5)
@@ -157,6 +158,8 @@ class Workbench:
         match job["op"]:
             case "build":
                 return self.build(job)
+            case "data":
+                return self.make_data(job)
             case "prepare":
                 return self.prepare(job)
             case "run":
@@ -185,6 +188,12 @@ class Workbench:
             build = device.build_portable if job.get("portable") else device.build
             build(func, job["target"], job["directory"])
         return {"error_no": 0, "packed": _packed_inputs(dag, program)}
+
+    def make_data(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Make the task's data, and store them in the job's directory, for those who prepare it."""
+        with stage(MeasureErrorNo.UNKNOWN_ERROR):
+            _task_data(self.dag(job), Path(job["directory"]), int(job["seed"]), job["precision"])
+        return {"error_no": 0}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Keep the task's data at hand; what is not yet in the job's directory is made and stored there.

@@ -173,6 +173,10 @@ class LocalRunner:
         """
         return len(self._opened(task.target.kind.name))
 
+    def prepare(self, task: SearchTask) -> None:
+        """Begin to make the inputs of a task and its reference outputs.  Raises as `slots` does."""
+        self._opened(task.target.kind.name).prepare(task)
+
     def usage(self) -> list[DeviceUse]:
         """What each of `devices` did since the workers were started; empty without `devices`."""
         return [use for found in list(self._runners.values()) for use in found.use()]

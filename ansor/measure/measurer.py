@@ -27,6 +27,7 @@ from ..core.protocols import (
     KeepsUsage,
     MeasureCallback,
     PairedRunner,
+    PreparesAhead,
     ReportsUse,
     Runner,
 )
@@ -142,6 +143,11 @@ class ProgramMeasurer:
         self._say_measuring(len(inputs))
         self._start(batch)
         return batch
+
+    def prepare(self, task: SearchTask) -> None:
+        """Let a runner that can (`PreparesAhead`) make ready what it needs of a task that is measured soon."""
+        if isinstance(self.runner, PreparesAhead):
+            self.runner.prepare(task)
 
     def _say_measuring(self, programs: int) -> None:
         first = "computing the right result, " if self.count == 0 else ""

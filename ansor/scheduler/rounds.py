@@ -164,6 +164,7 @@ class Rounds:
             self.measurer.until = self.measurer.limit.share(parts)
             begun = self._first(task_id)
             return Round(task_id, trials, partial(self._whole, task_id, trials)) if begun else Round(task_id, 0)
+        self.measurer.prepare(self.tasks[task_id])
         round = _Ahead(self, task_id, trials, parts)
         if not isinstance(self.policies[task_id], Foresees):
             round.start()

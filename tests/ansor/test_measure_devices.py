@@ -20,9 +20,9 @@ import pytest
 import ansor
 from ansor.core.measure_values import DeviceInfo, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.device_runner import TaskData
 from ansor.measure.device_runners import DeviceRunners
 from ansor.measure.devices import choose_devices
+from ansor.measure.task_data import TaskData
 from ansor.measure.workers import Workshop
 from tests.ansor.conftest import HEED_CTRL_C
 from tests.ansor.test_interrupt import lines, processes, wait_until

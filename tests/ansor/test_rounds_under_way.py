@@ -103,11 +103,27 @@ class Heard:
             self.found.setdefault(inp.task.workload_key, []).append(inp.steps)
 
 
-def tune(builder: NoBuilder, processes: int) -> dict[str, set[Any]]:
+class Preparing(AnalyticalRunner):
+    """Writes down what was prepared, and that it was before the first program of its task came."""
+
+    def __init__(self) -> None:
+        super().__init__(noise=0.2)
+        self.prepared: list[str] = []
+
+    def prepare(self, task: ansor.SearchTask) -> None:
+        self.prepared.append(task.workload_key)
+
+    def run(self, inp: ansor.MeasureInput, built: BuildResult) -> ansor.MeasureResult:
+        assert inp.task.workload_key in self.prepared
+        return super().run(inp, built)
+
+
+def tune(builder: NoBuilder, processes: int, runner: AnalyticalRunner | None = None) -> dict[str, set[Any]]:
     """36 programs of twelve tasks, in rounds of two; gives those of each task."""
     heard = Heard()
+    runner = AnalyticalRunner(noise=0.2) if runner is None else runner
     scheduler = ansor.TaskScheduler(tasks_of(12), callbacks=[], seed=4)
-    options = ansor.TuningOptions(36, None, 2, 0, builder, AnalyticalRunner(noise=0.2), [heard])
+    options = ansor.TuningOptions(36, None, 2, 0, builder, runner, [heard])
     scheduler.tune(options, search_policy_params=SMALL, policy_processes=processes)
     return {key: set(steps) for key, steps in heard.found.items()}
 
@@ -115,12 +131,13 @@ def tune(builder: NoBuilder, processes: int) -> dict[str, set[Any]]:
 @pytest.mark.timeout(120)
 def test_a_program_that_takes_long_to_build_holds_no_builder_back() -> None:
     """Of twelve tasks three are built at once: a scheduler with two would wait for ever."""
-    builder = Stuck(5)
+    builder, runner = Stuck(5), Preparing()
     given_up = threading.Timer(60, builder.give_up)
     given_up.start()
-    found = tune(builder, 2)
+    found = tune(builder, 2, runner)
     given_up.cancel()
     assert len(set(builder.heard[:6])) == 3 and sum(map(len, found.values())) == 36
+    assert len(set(runner.prepared)) == 12 and set(builder.heard[:6]) == set(runner.prepared[:3])
 
 
 def test_a_seed_decides_the_search_however_long_builds_take() -> None:
