@@ -154,7 +154,8 @@ class Rounds:
         """A round of `trials` candidates, fewer when there are no more that are new.
 
         Under a limit of time the first round of a task has its part of the first half: so much for each of `fresh`
-        tasks that had none yet, this one among them.  One candidate at least is measured.
+        tasks that had none yet, this one among them.  One candidate at least is measured, but none of a later round
+        that is still searched when the time is up.
         Before the first one of a task its untuned program and the default schedule are measured, which are no trials.
         """
         parts = self._first_tasks + fresh if fresh else 1
@@ -259,7 +260,10 @@ class Rounds:
 
 
 class _Ahead:
-    """A round that is started, at the latest when the one before it is waited for, and ended apart."""
+    """A round that is started, at the latest when the one before it is waited for, and ended apart.
+
+    A later one of its task, of one part, is not started any more when the time is up.
+    """
 
     def __init__(self, rounds: Rounds, task_id: int, trials: int, parts: int) -> None:
         self._rounds, self._task_id, self._most, self._parts = rounds, task_id, trials, parts
@@ -275,6 +279,8 @@ class _Ahead:
         """Build and run the candidates, once."""
         if not self._started:
             self._started = True
+            if self._parts == 1 and self._rounds.measurer.limit.over:
+                return
             self._batch = self._rounds.started(self._task_id, self._most, self._parts)
 
     def costs(self) -> list[float]:
