@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,9 +173,10 @@ class ProgramMeasurer:
                 logger.warning("while stopping: %s", error)
             raise
 
-    def finish(self, batch: Batch) -> list[MeasureResult]:
+    def finish(self, batch: Batch, meanwhile: Callable[[], None] | None = None) -> list[MeasureResult]:
         """Wait for a batch and give its results in order; callbacks hear of those of later batches, too.
 
+        `meanwhile` is called again and again.
         What was not begun within the limit of time has none (`Batch.measured`).
 
         Raises MeasureError when measurement as a whole cannot go on, and what callbacks raise.  The workers are
@@ -186,7 +187,7 @@ class ProgramMeasurer:
         begun = now()
         with self.closing_on_error(), self._showing(batch):
             while not batch.complete:
-                self._arrived(*self._pipeline.take())
+                self._arrived(*self._pipeline.take(meanwhile))
         batch.spent.wait += now() - begun
         self._batches.remove(batch)
         self._tell_usage()

@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +28,8 @@ from ..core.task import SearchTask
 from .answers import at_a_time, built_by, run_by, submitted
 
 BATCH_PER_WORKER = 4
+MEANWHILE = 0.1
+"""Seconds after which whoever waits for a result looks after something else."""
 NEAR = 60.0
 """So many seconds before its time is up a round is built in the smallest pieces."""
 Done = tuple[int, MeasureResult | None]
@@ -155,14 +157,24 @@ class Pipeline:
         if self._lane is lane:
             self._done.put((job.number, outcome))
 
-    def take(self) -> Done:
-        """The next result; something must be under way.  Raises what a builder or runner raised, see `answers.py`."""
+    def take(self, meanwhile: Callable[[], None] | None = None) -> Done:
+        """The next result; something must be under way.  Raises what a builder or runner raised, see `answers.py`.
+
+        On a device of its own `meanwhile` is called again and again until it is there.
+        """
         if self._waiting or self._quiet:
             return self._take_quietly()
-        number, outcome = self._done.get()
+        number, outcome = self._next(meanwhile)
         if isinstance(outcome, BaseException):
             raise outcome
         return number, outcome
+
+    def _next(self, meanwhile: Callable[[], None] | None) -> tuple[int, MeasureResult | BaseException | None]:
+        while meanwhile is not None:
+            meanwhile()
+            with suppress(queue.Empty):
+                return self._done.get(timeout=MEANWHILE)
+        return self._done.get()
 
     def _take_quietly(self) -> Done:
         """Build some candidates when none is left, wait for all of them, then run one."""

@@ -80,6 +80,9 @@ class Foresees(Protocol):
     def foresee(self, n: int) -> None:
         """Begin to choose `n` programs."""
 
+    def known(self) -> bool:
+        """Whether programs that were foreseen, if any, can be had without waiting."""
+
     def candidates(self, n: int) -> list[MeasureInput]:
         """Up to `n` programs to measure next, with what its model thinks of them."""
 

@@ -122,9 +122,14 @@ def _candidates(policy: Any, task: SearchTask, n: int) -> list[MeasureInput]:
     return [MeasureInput(task, state, prediction=one) for state, one in zip(states, expected, strict=True)]
 
 
-def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:
-    """Wait for the results of a round, and tell the policy.  Raises SearchFailed, which has the results."""
-    results = measurer.finish(batch)
+def end_round(
+    policy: Any, batch: Batch, measurer: ProgramMeasurer, meanwhile: Callable[[], None] | None = None
+) -> list[MeasureResult]:
+    """Wait for the results of a round, and tell the policy; `meanwhile` is called again and again.
+
+    Raises SearchFailed, which has the results.
+    """
+    results = measurer.finish(batch, meanwhile)
     begun = now()
     try:
         if results:

@@ -16,7 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from te_lite.errors import require
@@ -35,6 +35,7 @@ from ..measure.measurer import ProgramMeasurer
 from ..measure.payload import result_from_json, result_to_json
 from ..measure.workers import Child
 from ..policy.default_schedule import default_state
+from ..policy.description import Uses
 from ..policy.search_loop import one_round
 from ..policy.similar import Similar
 from ..policy.sketch_policy import SketchPolicy
@@ -112,8 +113,8 @@ class _Served:
                     return self._ask(k, n)
                 case {"tell": told}:
                     return self._tell(k, told)
-                case {"uses": runner}:
-                    return {"text": self._policies[k].uses().text(runner)}
+                case {"uses": _}:
+                    return {"uses": asdict(self._policies[k].uses())}
                 case {"similar": told}:
                     return self._tell_of_others(k, told)
                 case {"judge": _}:
@@ -133,7 +134,7 @@ class _Served:
             self._asked[k][self._numbers[k]] = state
             thought = None if one is None else [one.score, one.round]
             programs.append([self._numbers[k], [to_json(s) for s in state.steps], thought])
-        return {"programs": programs}
+        return {"programs": programs, "uses": asdict(self._policies[k].uses())}
 
     def _tell(self, k: int, told: Sequence[Any]) -> Message:
         policy = self._policies[k]
@@ -271,6 +272,10 @@ class PolicyApart:
         """Begin to choose `n` programs, which are asked for later."""
         self._foreseen.append(self._asks(n))
 
+    def known(self) -> bool:
+        """Whether programs that were foreseen, if any, can be had without waiting."""
+        return not self._foreseen or self._foreseen[0].wait(time.monotonic()) is not None
+
     def _asks(self, n: int) -> _Answer:
         self.begun = True
         return self._say({"ask": n})
@@ -333,10 +338,11 @@ class PolicyApart:
         return str(self._result(self._say({"judge": True}))["text"]) if self._learns else ""
 
     def announce(self, runner: object) -> None:
-        """Print, once, what the search uses."""
+        """Print, once, what the search uses; programs that were foreseen come with it."""
         if self.policy.verbose > 0 and not self._announced:
             self._announced = True
-            text = self._say({"uses": type(runner).__name__}).result()["text"]
+            answer = self._foreseen[0] if self._foreseen else self._say({"uses": True})
+            text = Uses(**answer.result()["uses"]).text(type(runner).__name__)
             print(f"SketchPolicy: {text}", flush=True)
 
     def continue_search_one_round(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -55,13 +56,15 @@ def _nothing() -> None:
 class Round:
     """A round of the task number `task_id` that was begun; it has at most `trials` candidates.
 
-    `start` sees to it that they are built; `costs` waits for their latencies, in seconds, and the policy learns them.
+    `start` sees to it that they are built, and waits for nothing where they are `known`; `costs` waits for their
+    latencies, in seconds, and the policy learns them.
     """
 
     task_id: int
     trials: int
     costs: Callable[[], list[float]] = list
     start: Callable[[], None] = _nothing
+    known: Callable[[], bool] = lambda: True
 
 
 class Rounds:
@@ -88,6 +91,7 @@ class Rounds:
         self._awaited: dict[int, set[int]] = {}
         self._first_trials = self._first_tasks = 0
         self._running = 0
+        self._to_start: deque[Round] = deque()
         on_device = not any(alone(t, measurer.runner) for t in self.tasks)
         able = on_device and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies)
         self.ahead = 1 if able else 0
@@ -110,6 +114,16 @@ class Rounds:
         before = accumulate([round.trials for round in under_way], initial=0)
         small = sum(candidates < BUILT for _, candidates in zip(under_way, before, strict=False))
         return under_way[: min(self._most_built, max(BUILT_APART, small))]
+
+    def end(self, under_way: Sequence[Round]) -> list[float]:
+        """The latencies of the oldest round under way, waited for; meanwhile others are built in turn, once known."""
+        self._to_start = deque(self.built(under_way)[1:])
+        under_way[0].start()
+        return under_way[0].costs()
+
+    def _start_known(self) -> None:
+        while self._to_start and self._to_start[0].known():
+            self._to_start.popleft().start()
 
     def in_order(self, fresh: Sequence[int]) -> list[int]:
         """Tasks that had no round yet, in the order of their first ones.
@@ -173,7 +187,7 @@ class Rounds:
             self._awaited.pop(task_id, None)
             self._foresee(task_id, trials)
         self._foreseen.discard(task_id)
-        return Round(task_id, trials if self.apart else round.trials, round.costs, round.start)
+        return Round(task_id, trials if self.apart else round.trials, round.costs, round.start, round.known)
 
     def confirmed(self, task_id: int) -> float | None:
         """The latency of a task after its best few programs were timed in turns; None where they were not."""
@@ -239,7 +253,7 @@ class Rounds:
         """The latencies of the candidates of a round that was started, in seconds, waited for."""
         with self.measurer.display.run(self.tasks[task_id], len(batch.inputs)):
             try:
-                end_round(self.policies[task_id], batch, self.measurer)
+                end_round(self.policies[task_id], batch, self.measurer, self._start_known)
             except SearchFailed as failure:
                 self.give_up(task_id, failure)
             self._running -= 1
@@ -274,6 +288,11 @@ class _Ahead:
     def trials(self) -> int:
         """How many candidates it has, by what is known."""
         return 0 if self._batch is None else len(self._batch.inputs)
+
+    def known(self) -> bool:
+        """Whether `start` waits for nothing."""
+        policy = self._rounds.policies[self._task_id]
+        return self._started or not isinstance(policy, Foresees) or policy.known()
 
     def start(self) -> None:
         """Build and run the candidates, once."""

@@ -322,9 +322,7 @@ class TaskScheduler:
 
         While it is waited for the next ones are built.
         """
-        for round in rounds.built(tuple(self._under_way)):
-            round.start()
-        costs = self._under_way[0].costs()
+        costs = rounds.end(tuple(self._under_way))
         task_id = self._under_way.popleft().task_id
         self._count(task_id, costs)
         if self.done:

@@ -128,6 +128,21 @@ def policies() -> list[Any]:
     return make_search_policies("sketch.xgb", SMALL, tasks_of()[:2], 4, 0, seed=1)
 
 
+def test_what_a_search_uses_comes_with_its_first_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody waits for what the process thinks about afterwards, for another task."""
+    policies = make_search_policies("sketch.xgb", SMALL, tasks_of()[:2], 4, 1, seed=1)
+    with in_processes(policies, 1) as (one, other):
+        one.foresee(2)
+        other.foresee(2)
+        one.announce(AnalyticalRunner())
+        assert other._foreseen[0].data is None and one.known()
+        one.announce(AnalyticalRunner())
+        assert capsys.readouterr().out.count("runner AnalyticalRunner") == 1
+        assert len(one.candidates(2)) == len(other.candidates(2)) == 2 and other.known()
+        other.announce(AnalyticalRunner())
+        assert capsys.readouterr().out.count("runner AnalyticalRunner") == 1
+
+
 def test_a_process_that_is_killed_is_told_in_a_sentence(policies: list[Any]) -> None:
     with in_processes(policies, 1) as (one, other):
         assert len(one.candidates(2)) == 2

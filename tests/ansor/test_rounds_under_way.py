@@ -60,42 +60,6 @@ def test_what_finds_nothing_new_ends_before_another_round_is_begun() -> None:
     assert rounds.built(()) == () and len(rounds.built((Round(0, 4),) * 7)) == 6
 
 
-class Elsewhere:
-    """A policy that thinks elsewhere; it writes down how many programs it was asked for."""
-
-    rounds_ahead = 1
-
-    def __init__(self, task: ansor.SearchTask) -> None:
-        self.task = task
-        self.asked: list[int] = []
-
-    def foresee_default(self) -> None: ...
-
-    def foresee(self, n: int) -> None: ...
-
-    def candidates(self, n: int) -> list[ansor.MeasureInput]:
-        self.asked.append(n)
-        return [ansor.MeasureInput(self.task, self.task.compute_dag.init_state) for _ in range(n)]
-
-    def tell(self, inputs: Sequence[ansor.MeasureInput], results: Sequence[Any]) -> None: ...
-
-    def settle(self, until: float) -> None: ...
-
-    def continue_search_one_round(self, num_measure: int, measurer: Any) -> Any: ...
-
-
-def test_when_the_time_is_up_only_first_rounds_measure_a_program() -> None:
-    some = tasks_of(2)
-    policies = [Elsewhere(task) for task in some]
-    measurer = fake_measurer(lambda _: 1e-3)
-    rounds = Rounds(some, policies, measurer, apart=True)
-    measurer.limited(1e-9)
-    rounds.foresee([0, 1], 3)
-    first, second, later = rounds.begin(0, 3, 2), rounds.begin(1, 3, 1), rounds.begin(0, 3)
-    assert [len(round.costs()) for round in (first, second, later)] == [1, 1, 0]
-    assert [policy.asked for policy in policies] == [[3], [3]]
-
-
 class Stuck(NoBuilder):
     """The first program is built when so many others are."""
 
@@ -114,6 +78,61 @@ class Stuck(NoBuilder):
     def give_up(self) -> None:
         if not self.first.done():
             self.first.set_exception(TimeoutError("no other program came"))
+
+
+class Elsewhere:
+    """A policy that thinks elsewhere, until `thought`; it writes down how many programs it was asked for."""
+
+    rounds_ahead = 1
+
+    def __init__(self, task: ansor.SearchTask) -> None:
+        self.task = task
+        self.asked: list[int] = []
+        self.thought = threading.Event()
+
+    def foresee_default(self) -> None: ...
+
+    def foresee(self, n: int) -> None: ...
+
+    def known(self) -> bool:
+        return self.thought.is_set()
+
+    def candidates(self, n: int) -> list[ansor.MeasureInput]:
+        self.asked.append(n)
+        return [ansor.MeasureInput(self.task, self.task.compute_dag.init_state) for _ in range(n)]
+
+    def tell(self, inputs: Sequence[ansor.MeasureInput], results: Sequence[Any]) -> None: ...
+
+    def settle(self, until: float) -> None: ...
+
+    def continue_search_one_round(self, num_measure: int, measurer: Any) -> Any: ...
+
+
+@pytest.mark.timeout(60)
+def test_a_round_is_built_as_soon_as_its_programs_are_known() -> None:
+    """While the oldest is waited for; it is stuck here until the next one is built, which is thought about for long."""
+    some = tasks_of(3)
+    policies = [Elsewhere(task) for task in some]
+    builder = Stuck(1)
+    measurer = ansor.ProgramMeasurer(builder, AnalyticalRunner(), verbose=0)
+    rounds = Rounds(some, policies, measurer, apart=True)
+    rounds.foresee([0, 1, 2], 1)
+    under_way = [rounds.begin(k, 1, 3 - k) for k in range(3)]
+    threading.Timer(0.5, policies[1].thought.set).start()
+    assert len(rounds.end(under_way)) == 1
+    assert [policy.asked for policy in policies] == [[1], [1], []], "the third is searched"
+
+
+def test_when_the_time_is_up_only_first_rounds_measure_a_program() -> None:
+    some = tasks_of(2)
+    policies = [Elsewhere(task) for task in some]
+    measurer = fake_measurer(lambda _: 1e-3)
+    rounds = Rounds(some, policies, measurer, apart=True)
+    measurer.limited(1e-9)
+    rounds.foresee([0, 1], 3)
+    first, second, later = rounds.begin(0, 3, 2), rounds.begin(1, 3, 1), rounds.begin(0, 3)
+    assert [len(round.costs()) for round in (first, second, later)] == [1, 1, 0]
+    assert [policy.asked for policy in policies] == [[3], [3]]
 
 
 class Late(NoBuilder):
