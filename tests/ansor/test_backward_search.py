@@ -31,7 +31,7 @@ from te_lite.step_json import to_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.backward_reads import Access, Axis, Case, Chain, Link, Op, case_of, random_case
 
-PER_KIND = int(os.environ.get("ANSOR_FUZZ", "12"))
+PER_KIND = int(os.environ.get("ANSOR_FUZZ", "6"))
 SEED = int(os.environ.get("ANSOR_FUZZ_SEED", "20261122"))
 MACHINES: dict[str, Machine] = {"c": CPU("server", 4, 2.5e9, 64, 64), "cuda": GPUS["H200"]}
 

@@ -71,6 +71,6 @@ def test_the_prior_fades_as_measurements_come_in(target: str) -> None:
         before = policy._prior
         if model.scores_throughput:
             measurer = ansor.ProgramMeasurer(NoBuilder(), AnalyticalRunner(), [], verbose=0)
-            policy.search(32, None, 32, measurer)
+            policy.search(16, None, 16, measurer)
         weights.append((before, policy._prior))
-    assert weights == [(1.0, 64 / 96), (0.0, 0.0), (0.0, 0.0)]
+    assert weights == [(1.0, 64 / 80), (0.0, 0.0), (0.0, 0.0)]

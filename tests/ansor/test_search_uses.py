@@ -107,7 +107,7 @@ def test_the_default_model_follows_the_seed(task: ansor.SearchTask) -> None:
 def test_each_task_of_a_scheduler_says_it_once(task: ansor.SearchTask, capsys: pytest.CaptureFixture[str]) -> None:
     other, runner = ansor.SearchTask("norm", (1, 16, 16), target="c"), AnalyticalRunner()
     scheduler = ansor.TaskScheduler([task, other], callbacks=[], seed=0)
-    options = ansor.TuningOptions(32, None, 8, 1, runner.builder(), runner)
+    options = ansor.TuningOptions(16, None, 4, 1, runner.builder(), runner)
     scheduler.tune(options, search_policy_params=SMALL)
     out = capsys.readouterr().out
     assert out.count("SketchPolicy: searching") == 2 and out.count("model XGBModel") == 2

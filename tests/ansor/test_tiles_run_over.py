@@ -73,6 +73,8 @@ PROGRAMS: dict[str, Callable[[], list[te.Tensor]]] = {
 
 NEUTRAL = ("sum of products", "product", "convolution")
 OFTEN = ("sum of products", "protected reads")
+MARKS = {**dict.fromkeys(OFTEN, ()), **dict.fromkeys(("maximum", "convolution"), pytest.mark.long)}
+"""The others are for `make fuzz`."""
 
 
 def drawn(name: str, target: str, count: int, seed: int) -> Iterator[tuple[State, LoweredFunc]]:
@@ -139,7 +141,7 @@ def test_one_parameter_turns_them_off() -> None:
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.long) for n in PROGRAMS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, pytest.mark.slow)) for n in PROGRAMS])
 def test_programs_are_right(name: str, target: str) -> None:
     oracle = Oracle(te.ComputeDAG(PROGRAMS[name]()), np.random.default_rng(5))
     binary = compiled if target == "c" else emulated if shutil.which("g++") else None

@@ -12,6 +12,7 @@ import codegen_c
 import te_lite as te
 from te_lite import interp, reference
 from te_lite.expr import Expr, binary, const
+from tests.amount import some
 from tests.arithmetic.backends import USUAL, Arrays, results
 from tests.arithmetic.test_integers import WANT, wrap
 
@@ -134,7 +135,9 @@ def test_zeros_are_what_they_are_made_of(op: str) -> None:
     x, c = te.placeholder((N,), "int32", name="x"), te.placeholder((N,), "int8", name="c")
     given: Arrays = {x: np.arange(N, dtype="int32") - 3, c: np.arange(N, dtype="int8") - 5}
     far = {2**31 - 1: lambda i: i + 7 + (2**31 - 1), -(2**31): lambda i: const(-(2**31)) - (i + 7)}
-    cases = [(name, end, form) for name in (*ZERO_DATA, *ZERO_INDICES) for end in far for form in range(9)]
+    cases = [
+        (name, end, form) for name in (*ZERO_DATA, *ZERO_INDICES) for end in far for form in range(0, 9, some(1, 3))
+    ]
 
     def body(i: Any) -> tuple[Expr, ...]:
         zeros = {name: _forms(of(i, x, c)) for name, of in (ZERO_DATA | ZERO_INDICES).items()}

@@ -28,7 +28,7 @@ from tests.workloads import WORKLOADS, conv2d_nchw, matmul
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 
-PER_KIND = int(os.environ.get("ANSOR_FUZZ", "8")) // 4
+PER_KIND = int(os.environ.get("ANSOR_FUZZ", "4")) // 4
 SEED = int(os.environ.get("ANSOR_FUZZ_SEED", "20261121"))
 LARGER = {
     "matmul_half": lambda: matmul(32, 48, 40, "float16"),

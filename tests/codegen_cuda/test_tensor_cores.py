@@ -228,8 +228,11 @@ def test_pipelines_wait_for_the_group_they_need(name: str, tiles: int) -> None:
 
 
 OFTEN = ("half sums", "bfloat16", "int8", "matrices, swizzled", "tf32, beyond the edge")
-"""What `make test` runs; the others are for `make test-long`."""
-SOME = [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.long]) for name in PROGRAMS]
+"""What `make test` runs."""
+LONG = ("half", "tf32, ahead", "matrices, turned", "tf32x3", "beyond the edge")
+"""What `make test-long` adds; the others are for `make fuzz`."""
+MARKS = {**dict.fromkeys(OFTEN, ()), **dict.fromkeys(LONG, pytest.mark.long)}
+SOME = [pytest.param(name, marks=MARKS.get(name, pytest.mark.slow)) for name in PROGRAMS]
 
 
 @emulated

@@ -33,6 +33,7 @@ DRIVER = textwrap.dedent("""\
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["run_hang", "run_stop", "run_spin"])
+@pytest.mark.one_in(3)
 def test_a_worker_does_not_outlive_its_parent(fault: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(fault)
     (tmp_path / "spin.c").write_text("volatile int x; void spin(void) { for (;;) x = x + 1; }")

@@ -52,8 +52,8 @@ def workload(network: str, rng: np.random.Generator) -> tuple[Function, Arrays, 
     return graph["main"], inputs, params
 
 
-LONG = ("resnet3d-18/NHWC", "resnet-18/NHWC")
-SLOW = ("dcgan/NHWC", "squeezenet_v1.1/NCHW")
+LONG = ("resnet-18/NHWC",)
+SLOW = ("resnet3d-18/NHWC", "dcgan/NHWC", "squeezenet_v1.1/NCHW")
 
 
 def marked(networks: Iterable[str]) -> list[Any]:

@@ -192,11 +192,11 @@ CASES: dict[str, tuple[tuple[int, int], dict[str, Any], Callable[..., Array]]] =
 }
 
 
-LONG = {"mobilenet_v2", "mobilenet_v3_large"}
+MARKS = {"mobilenet_v2": pytest.mark.long, "mobilenet_v3_large": pytest.mark.slow}
 """Networks of nothing that others lack."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in CASES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, ())) for n in CASES])
 def test_values(name: str) -> None:
     size, options, plain = CASES[name]
     rng = np.random.default_rng(len(name))

@@ -20,7 +20,7 @@ def test_tasks_of_bert(target: str) -> None:
     assert (len(found), sum(counts)) == (8, 2 * (3 + 3 + 3 + 2))
 
 
-LONG = pytest.mark.long
+LONG, SLOW = pytest.mark.long, pytest.mark.slow
 VISION = {"hidden": 48, "num_heads": 3, "num_layers": 2}
 WORDS = {**VISION, "seq_len": 16, "vocab_size": 50}
 
@@ -36,13 +36,13 @@ WORDS = {**VISION, "seq_len": 16, "vocab_size": 50}
         # dense layers.  Not new are: the widening of block 4; blocks 6 and 15; block 10; the widening and squeezing
         # of block 13 (not its pool, whose image is smaller); the last convolution and pool, which are those of block
         # 15: 1 + 6 + 6 + 3 + 3 + 2.
-        pytest.param("mobilenet_v3_large", {}, 73 - 21, 1 + 2 + 14 * 3 + 8 * 3 + 4, marks=LONG),
+        pytest.param("mobilenet_v3_large", {}, 73 - 21, 1 + 2 + 14 * 3 + 8 * 3 + 4, marks=SLOW),
         # 11 blocks, of which 9 squeeze.  Not new are blocks 6 and 11, the last convolution and its pool: 6 + 6 + 2.
-        pytest.param("mobilenet_v3_small", {}, 64 - 14, 1 + 2 + 10 * 3 + 9 * 3 + 4, marks=LONG),
+        pytest.param("mobilenet_v3_small", {}, 64 - 14, 1 + 2 + 10 * 3 + 9 * 3 + 4, marks=SLOW),
         # The stem, 16 blocks of 6 (the first of 5), the last convolution, the pool, the dense layer.  The first block
         # of a stage widens and squeezes as those before it do: filter, pool and narrowing are new (the pool only where
         # the image shrinks), in the other blocks of a stage all 6, once: 5 + 6 + 6 + 3 + 6 + 3 + 6 + 2 + 6 + 3 + 6 + 2.
-        pytest.param("efficientnet_b0", {}, 58, 1 + 5 + 15 * 6 + 3, marks=LONG),
+        pytest.param("efficientnet_b0", {}, 58, 1 + 5 + 15 * 6 + 3, marks=SLOW),
         # A norm is a mean, a mean and a variance.  The stem, 23 norms (18 blocks, one after the stem, 3 between stages,
         # the last), 3 convolutions between stages, 18 blocks of 3, the pool, the dense layer; norms of 4 images and of
         # the pool, 4 kinds of blocks.  The norm of the pool is one of rows, and one kernel.

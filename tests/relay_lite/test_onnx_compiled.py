@@ -28,8 +28,8 @@ def imported(family: str, opset: int) -> tuple[relay.IRModule, Builder, np.ndarr
 @pytest.mark.parametrize(
     "family",
     [
-        *(pytest.param(f, marks=pytest.mark.long) for f in ("vit", "resnext", "unet", "bert")),
-        *(pytest.param(f, marks=pytest.mark.slow) for f in ("mobilenet_v3", "inception")),
+        *(pytest.param(f, marks=pytest.mark.long) for f in ("vit", "unet")),
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("mobilenet_v3", "inception", "resnext", "bert")),
     ],
 )
 def test_a_family_compiles_for_c(family: str) -> None:

@@ -58,7 +58,12 @@ def on_tensor_cores(task: ansor.SearchTask) -> tuple[Any, ...] | None:
 
 
 @pytest.mark.parametrize(
-    "precision", ["fp16", *[pytest.param(x, marks=pytest.mark.long) for x in ("bf16", "tf32", "fp32x3")]]
+    "precision",
+    [
+        "fp16",
+        pytest.param("tf32", marks=pytest.mark.long),
+        *[pytest.param(x, marks=pytest.mark.slow) for x in ("bf16", "fp32x3")],
+    ],
 )
 def test_a_network_by_precision(precision: str, tmp_path: Path) -> None:
     plain = network()

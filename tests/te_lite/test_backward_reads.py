@@ -25,7 +25,7 @@ from tests.backward_reads import LONGEST, Case, random_case
 from tests.schedule_fuzz import Fuzzer
 from tests.te_lite.test_lanes import LANES, Untrue, assert_equal
 
-PER_KIND = int(os.environ.get("ANSOR_FUZZ", "6"))
+PER_KIND = int(os.environ.get("ANSOR_FUZZ", "4"))
 SEED = int(os.environ.get("ANSOR_FUZZ_SEED", "20261122"))
 
 

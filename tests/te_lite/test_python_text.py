@@ -57,7 +57,7 @@ def assert_same_program(state: State) -> None:
 
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_random_schedules(name: str, gpu: bool) -> None:
     dag = ComputeDAG(WORKLOADS[name]())
     for i in range(DRAWS):
