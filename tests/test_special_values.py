@@ -134,6 +134,7 @@ def arguments(tensors: Sequence[Tensor], data: Array) -> list[Array]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("name", WANTED)
+@pytest.mark.one_in(4)
 def test_reductions_of_special_rows(name: str, dtype: str) -> None:
     data, want = reduction_case(name, dtype)
     tensors: list[Tensor]
@@ -161,6 +162,7 @@ def test_reductions_of_special_rows_across_threads(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.one_in(3)
 def test_the_lowest_integer_is_a_value_like_others(dtype: str) -> None:
     ends = np.iinfo(dtype)
     data = np.array([[ends.min] * LENGTH, [ends.max] * LENGTH] * (len(ROWS) // 2), dtype)

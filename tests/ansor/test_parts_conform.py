@@ -29,6 +29,7 @@ class Simple:
         return np.array([-float(len(s.steps)) for s in states])
 
 
+@pytest.mark.slow
 class TestSketchPolicy(PolicySuite):
     def make(self, task: ansor.SearchTask, seed: int) -> ansor.SketchPolicy:
         return ansor.SketchPolicy(task, Simple(), SMALL, seed=seed, verbose=0)

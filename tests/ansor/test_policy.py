@@ -140,8 +140,8 @@ def small_policy(task, model, **params):
 )  # fmt: skip
 def test_parameters_at_the_ends_of_their_ranges(matmul_task, params):
     policy, measurer = small_policy(matmul_task, Liking(), **params), fake_measurer(lambda k: 1e-3)
-    policy.search(64, None, 32, measurer)
-    assert measurer.count == 64
+    policy.search(24, None, 12, measurer)
+    assert measurer.count == 24
 
 
 def test_seeds_are_checked(matmul_task):

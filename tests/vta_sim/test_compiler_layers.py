@@ -37,6 +37,7 @@ def launched(layer: Layer, tiles: Tiles) -> Launch:
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.one_in(3)
 def test_best_tiles(name: str) -> None:
     """Numbers, counters, instructions, and modelled time at the best published tiles."""
     conv = conv_of(LAYERS[name])

@@ -114,6 +114,7 @@ def test_virtual_threads_hide_latency(name: str, tiles: Tiles, cycles: int) -> N
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.one_in(3)
 def test_results_at_the_best_tiles(name: str) -> None:
     program = ConvProgram(Device(), LAYERS[name], BEST[name])
     data, weights = program.fill(np.random.default_rng(1))

@@ -43,6 +43,7 @@ def task_of(layer: Layer) -> Task:
 
 
 @pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.one_in(3)
 def test_spaces_and_best_configurations(name: str) -> None:
     """The index, the size of the space and the operations that are published; and the time of the trial."""
     index, size, mflop = SPACES[name]
