@@ -106,7 +106,7 @@ def assert_same(made: Programs, i: int, state: State) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_lanes_are_the_concrete_programs(name: str, target: str) -> None:
     rng = np.random.default_rng([1, len(name)])
     hardware = HARDWARE[target]
@@ -124,7 +124,7 @@ def test_lanes_are_the_concrete_programs(name: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_rows_come_back_from_their_steps(name: str, target: str) -> None:
     rng = np.random.default_rng([2, len(name)])
     hardware = HARDWARE[target]
@@ -144,7 +144,7 @@ def test_rows_come_back_from_their_steps(name: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_every_sampled_state_is_a_row(name: str, target: str) -> None:
     hardware = HARDWARE[target]
     sketches = generate_sketches(dag_of(name), target, hardware)

@@ -44,6 +44,7 @@ PRODUCTS: dict[str, tuple[Callable[[], list[Tensor]], int]] = {
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.one_in(2)
 def test_products(name: str) -> None:
     """Where a form fits, what it computes on the emulator; where none does, there is no sketch."""
     make, least = PRODUCTS[name]

@@ -138,7 +138,7 @@ def test_the_policy_proposes_them() -> None:
 
 
 @pytest.mark.parametrize("name", ROW_CASES)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_programs_compute_the_rows(name: str) -> None:
     """Rows of one, of prime length, of a warp less or more one; several rows a block, whose number does not divide."""
     case, rng = ROW_CASES[name], np.random.default_rng([16, len(name)])

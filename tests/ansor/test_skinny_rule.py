@@ -115,7 +115,7 @@ def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_programs_compute_the_workload(name: str) -> None:
     """Every sketch in the interpreter, one of them (drawn) in the emulator; all replay from their records."""
     dag = te.ComputeDAG(HOSTILE[name]())

@@ -31,6 +31,7 @@ RNG = np.random.default_rng(7)
         (8, 400, 8, (2, 200)),
     ],
 )
+@pytest.mark.one_in(3)
 def test_matmul(m, n, k, tile, local):
     f = matmul(m, n, k, tile, local=local)
     a, b = (random_array(RNG, x) for x in f.args[:2])
@@ -51,6 +52,7 @@ def test_matmul(m, n, k, tile, local):
         ("int8", "int8"),
     ],
 )
+@pytest.mark.one_in(2)
 def test_matmul_dtypes(dtype, acc):
     f = matmul(12, 32, 8, (3, 16), dtype, acc)
     a, b = (random_array(RNG, x) for x in f.args[:2])

@@ -40,6 +40,7 @@ WORKLOADS: dict[str, Build] = {
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.one_in(3)
 def test_the_emitter_does_what_is_described(name: str) -> None:
     rng = np.random.default_rng(len(name))
     kept = 0

@@ -47,6 +47,7 @@ def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
     run_program(emit(func), args)
 
 
+@pytest.mark.one_in(2)
 def test_random_schedules(oracle: Oracle) -> None:
     for i in range(PER_KIND):
         state, func = Fuzzer(oracle.dag, np.random.default_rng([SEED, i]), gpu=True).draw()
@@ -60,6 +61,7 @@ def test_random_schedules_of_backward_reads() -> None:
         assert case.mismatch(func, emulated) is None, (case.chain, [to_json(s) for s in state.steps])
 
 
+@pytest.mark.one_in(2)
 def test_annotated_sketches(oracle: Oracle) -> None:
     for sketch in generate_sketches(oracle.dag, "cuda", HARDWARE["cuda"]):
         for i in range(PER_KIND):
@@ -106,6 +108,7 @@ def tiled_matmul(seed: int) -> tuple[Oracle, CudaProgram]:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("barrier", [0, 1])
+@pytest.mark.one_in(3)
 def test_every_barrier_of_a_tiled_matmul_is_needed(seed: int, barrier: int) -> None:
     oracle, program = tiled_matmul(seed)
     run_program(program, oracle.arguments())

@@ -125,6 +125,7 @@ def loads_in_flight(func: te.LoweredFunc) -> int:
 
 @pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 @pytest.mark.parametrize("k", [0, 9, 13, 26, 43, 54, 60, 61])
+@pytest.mark.one_in(3)
 def test_usage_is_what_the_compiler_finds(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEGEN_CUDA_CACHE", "off")
     program = emit(golden_func(k))

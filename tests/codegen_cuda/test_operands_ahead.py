@@ -121,6 +121,7 @@ def test_sums_stay_the_same_to_the_last_bit(name: str) -> None:
 
 @needs_emulator
 @pytest.mark.parametrize("name", TILES)
+@pytest.mark.one_in(2)
 def test_threads_meet_where_they_must(name: str) -> None:
     """The block emulator finds races, and reads of what nobody wrote."""
     func = te.lower(TILES[name])

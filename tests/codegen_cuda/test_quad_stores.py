@@ -71,6 +71,7 @@ def test_elements_are_stored_where_they_were(of: Tiled, sizes: tuple[int, int, i
      (HALVES, "15u << (threadIdx.x & 28)", "3u << (threadIdx.x & 30)"),
      (FLOATS, "if (odd) x[k] = other;", "if (!odd) x[k] = other;"), (FLOATS, "x[k + 2], 1);", "x[k + 2], 2);")],
 )  # fmt: skip
+@pytest.mark.one_in(2)
 def test_a_wrong_exchange_is_caught(of: Tiled, old: str, new: str) -> None:
     made = emit(lowered(of))
     assert old in made.source

@@ -57,7 +57,7 @@ def test_every_reduced_shape_is_used() -> None:
 
 @needs_compiler
 @each_entry
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_every_sketch_computes_its_workload(entry: dict[str, Any]) -> None:
     emulate_sketches(entry, range(3))
 

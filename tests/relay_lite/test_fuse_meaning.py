@@ -63,6 +63,7 @@ def marked(networks: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("network", marked(NETWORKS))
+@pytest.mark.one_in(2)
 def test_optimised_networks_mean_the_same(network: str) -> None:
     rng = np.random.default_rng(len(network))
     function, inputs, params = workload(network, rng)

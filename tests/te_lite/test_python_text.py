@@ -75,6 +75,7 @@ SAMPLED = {
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", sorted(SAMPLED))
+@pytest.mark.one_in(3)
 def test_sampled_sketches(name: str, target: str) -> None:
     hardware = sketch_cases.HARDWARE[target]
     sketches = generate_sketches(ComputeDAG(SAMPLED[name]()), target, hardware)

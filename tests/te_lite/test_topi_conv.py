@@ -47,6 +47,7 @@ def by_scipy(x: np.ndarray, w: np.ndarray, stride: int, pad: int, dilation: int,
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize(("stride", "pad", "dilation", "groups"), [(1, 0, 1, 1), (2, 1, 1, 3), (3, 2, 2, 1)])
+@pytest.mark.one_in(2)
 def test_reference_convolution_against_scipy(n: int, stride: int, pad: int, dilation: int, groups: int) -> None:
     x, w = random(2, 6, *(11, 7, 9)[:n]), random(9, 6 // groups, *(3, 2, 3)[:n])
     got = testing.convolution.convolve(x, w, stride, pad, dilation, groups)

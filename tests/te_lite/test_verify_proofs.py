@@ -289,6 +289,7 @@ def bound(reads: Reads, reduces: bool, tags: tuple[str, ...], at: int) -> te.Low
 @pytest.mark.parametrize("tags", [
     ("threadIdx.x", ""), ("", "threadIdx.x"), ("threadIdx.x", "threadIdx.y"), ("threadIdx.y", "threadIdx.x"),
     ("blockIdx.x", "threadIdx.x"), ("threadIdx.x", "blockIdx.x")])  # fmt: skip
+@pytest.mark.one_in(2)
 def test_threads_race_where_the_interpreter_finds_it(tags: tuple[str, ...]) -> None:
     """Of an argument that is computed inside of its reader; the interpreter looks at every element that is touched."""
     tally: Counter[str] = Counter()
