@@ -342,7 +342,7 @@ def gated(channels: int, depth: int) -> te.ComputeDAG:
 @pytest.mark.one_in(2)
 def test_a_first_round_of_a_little_task(shape: tuple[int, int]) -> None:
     task = ansor.SearchTask(compute_dag=gated(*shape), target="cuda")
-    for seed in range(2):
+    for seed in range(some(2, 1)):
         assert ansor.SketchPolicy(task, ansor.XGBModel(seed=seed), seed=seed, verbose=0).ask(16)
 
 

@@ -16,6 +16,7 @@ from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.quantize import fixed_point
 from relay_lite.quantize.fixed_point import Fixed
 from relay_lite.testing import resnet_v1
+from tests.amount import some
 from tests.relay_lite.op_case import check
 
 from .networks import PlainResnet, images, quantized, resnet, with_int8
@@ -210,7 +211,7 @@ def test_compiled_integers_are_those_of_numpy() -> None:
 def test_resnet_is_the_published_network_on_integers() -> None:
     _, params = resnet()
     plain = PlainResnet(params)
-    for image in images(3):
+    for image in images(some(3, 1)):
         *int8, result = reference.run(with_int8(quantized()), {"data": image})
         want = plain.run(int8[0])
         assert len(int8) == len(want) == 1 + 19 + 8

@@ -15,6 +15,7 @@ from ansor.autotvm.split import SplitEntity
 from relay_lite import reference
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.types import TensorType
+from tests.amount import some
 from vta_sim import Config, Device
 from vta_sim.core.errors import CompileError
 from vta_sim.core.kinds import AluOp
@@ -96,13 +97,16 @@ def test_compiled_kernels_do_what_the_reference_says(name: str) -> None:
     assert [k for k, _ in kernels.launches] == [kernel] * 2 and kernels.launches[0][1].counters.alu_counter > 0
 
 
+IMAGES = some(3, 1)
+
+
 def test_inference_on_the_machine_is_the_reference() -> None:
     kernels = DeviceKernels(device())
     network = VtaNetwork(graph_pack(quantized(), 1, 16, 8, device_annot=True), kernels)
-    for image in images(3, seed=5):
+    for image in images(IMAGES, seed=5):
         want = reference.run(quantized(), {"data": image})
         np.testing.assert_array_equal(network.run({"data": image}), want)
-    assert len(kernels.launches) == 3 * 27
+    assert len(kernels.launches) == IMAGES * 27
     convs = [(k.workload, launch) for k, launch in kernels.launches[:27] if k.workload is not None]
     iterations = sum(launch.counters.gemm_counter for _, launch in convs)
     assert iterations == sum(_iterations(workload) for workload, _ in convs)
