@@ -247,6 +247,7 @@ def layers_of(group: dict[str, Layer], data: Array) -> tuple[relay.Function, lis
 
 
 @pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.one_in(3)
 def test_layers_of_networks(name: str) -> None:
     """As a graph, as tensors, and as plain programs for C and CUDA."""
     group, data = GROUPS[name]

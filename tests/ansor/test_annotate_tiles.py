@@ -80,6 +80,7 @@ def test_too_few_threads_are_allowed_when_nothing_else_fits() -> None:
 
 
 @pytest.mark.parametrize("name", ["matmul", "conv2d_bn_relu", "strided_conv", "double_matmul", "winograd", "attention"])
+@pytest.mark.one_in(5)
 def test_shared_estimate_is_exact_for_affine_reads(name: str) -> None:
     dag = dag_of(name)
     hardware = HARDWARE["cuda"]

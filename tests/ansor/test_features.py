@@ -39,6 +39,7 @@ def test_lanes_of_the_cuda_schedule() -> None:
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", ["matmul_relu", "conv2d_stride", "depthwise", "softmax", "winograd", "max_pool"])
+@pytest.mark.one_in(5)
 def test_lanes_of_sampled_rows(name: str, target: str) -> None:
     rng = np.random.default_rng(11)
     dag, hardware = te.ComputeDAG(WORKLOADS[name]()), HARDWARE[target]

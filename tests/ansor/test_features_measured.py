@@ -149,6 +149,7 @@ def check(state: State, target: str, patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", ["matmul", "matmul_relu", "batch_matmul", "double_matmul"])
+@pytest.mark.one_in(3)
 def test_sampled_programs(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     dag = te.ComputeDAG(WORKLOADS[name]())
@@ -177,6 +178,7 @@ def test_lengths_that_do_not_divide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["conv2d_stride", "depthwise", "conv2d_nchw", "conv2d_dilated"])
 @pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.one_in(3)
 def test_elements_of_convolutions(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strides leave holes, padding cuts regions; the elements are still counted right."""
     rng = np.random.default_rng(2)

@@ -40,6 +40,7 @@ def variant_of(dag: ComputeDAG, target: str, sketch: int = 0, options: SketchOpt
 
 
 @pytest.mark.parametrize("name", GPU_CASES)
+@pytest.mark.one_in(3)
 def test_blocks_keep_to_their_limits(name: str) -> None:
     hardware = HARDWARE["cuda"]
     rng = np.random.default_rng(len(name))

@@ -74,6 +74,7 @@ def test_matmul_other_vectors(options):
 @pytest.mark.parametrize(
     "shape", [(2, 3, 5, 7, 3, 1, 1), (1, 4, 3, 16, 3, 2, 1), (2, 2, 3, 9, 1, 2, 0), (1, 3, 2, 11, 5, 1, 2)]
 )
+@pytest.mark.one_in(3)
 def test_conv2d(shape, fuse):
     *_, stride, pad = shape
     f = conv2d(*shape, fuse=fuse)

@@ -60,6 +60,7 @@ def sizes(source: str) -> set[int]:
 
 @emulated
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(3)
 def test_programs(name: str) -> None:
     state = PROGRAMS[name].state()
     assert Oracle(state.dag, np.random.default_rng(2)).mismatch(te.lower(state), emulate) is None

@@ -46,6 +46,7 @@ COPIES = [
 
 
 @pytest.mark.parametrize(("dtype", "lanes", "kind"), COPIES)
+@pytest.mark.one_in(3)
 def test_copies_use_the_widest_vector(dtype: str, lanes: int, kind: str) -> None:
     source = check(copy_of(dtype, lanes)).source
     assert re.findall(r"\*\((\w+) \*\)", source) == ([kind] if kind else [])

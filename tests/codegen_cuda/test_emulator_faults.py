@@ -110,6 +110,7 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("fault", BOUNDS)
+@pytest.mark.one_in(5)
 def test_planted_accesses_out_of_bounds_are_reported(fault: str) -> None:
     name, edit = BOUNDS[fault]
     _, found = findings(name, (edit,))

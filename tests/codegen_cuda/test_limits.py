@@ -99,6 +99,7 @@ def test_limits_come_from_hardware_parameters() -> None:
 
 
 @pytest.mark.parametrize("k", range(COUNT))
+@pytest.mark.one_in(5)
 def test_no_program_that_tvm_measured_is_masked_out(k: int) -> None:
     assert check_limits(golden_func(k), Limits.of(HARDWARE), infer_bounds(golden_state(k)).state) == []
 

@@ -122,6 +122,7 @@ def compiled(graph: Function) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.one_in(5)
 def test_packed_networks_compute_the_same(name: str) -> None:
     graph = fused(NETWORKS[name]())
     want = values(graph, "float64")

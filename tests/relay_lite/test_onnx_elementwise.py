@@ -202,6 +202,7 @@ REDUCTIONS = ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd",
 
 @pytest.mark.parametrize("opset", [11, 13, 18, 20])
 @pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.one_in(3)
 def test_reductions(op: str, opset: int) -> None:
     since = 13 if op == "ReduceSum" else 18
     for axes in ([1], [0, 2], [-1], [-1, 1, 0], None):

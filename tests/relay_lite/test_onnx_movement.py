@@ -184,6 +184,7 @@ SCALES = [(2, 2), (3, 1), (0.5, 0.5), (1.5, 2.5), (0.65, 0.7), (1.3, 3)]
 @pytest.mark.parametrize("coordinates", ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric",
                                          "tf_half_pixel_for_nn", "half_pixel_symmetric"])  # fmt: skip
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.one_in(5)
 def test_resize(mode: str, coordinates: str) -> None:
     opset = 19 if coordinates == "half_pixel_symmetric" else 11 if coordinates == "tf_half_pixel_for_nn" else 13
     for scale in SCALES:

@@ -31,6 +31,7 @@ COUNT = 40
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.one_in(5)
 def test_drawn_expressions_keep_their_value(dtype: str) -> None:
     """Folded when built, folded by the simplifier, and as they are: one value."""
     buffers, at = loads(COUNT)

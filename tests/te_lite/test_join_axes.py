@@ -72,6 +72,7 @@ def scheduled(tile: int, first: int = 0, count: int = 3) -> tuple[Schedule, list
 
 @pytest.mark.parametrize("tile", [1, 5, 8, 21, 64, N * H * W])
 @pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.one_in(5)
 def test_tiles_of_joined_axes_compute_the_same(tile: int, threads: bool) -> None:
     s, (x, w, other, _, _, z), joined, outer = scheduled(tile)
     if threads:

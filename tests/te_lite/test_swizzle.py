@@ -140,6 +140,7 @@ def test_fragments_are_read_without_conflicts() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, program in SWIZZLED.items() if program.matrices])
+@pytest.mark.one_in(3)
 def test_matrices_are_loaded_without_conflicts(name: str) -> None:
     """Rows of 64 bytes meet a bank 4 times, of 128 bytes and more 8 times; swizzled once."""
     program = SWIZZLED[name]

@@ -119,6 +119,7 @@ def random_programs(gpu: bool) -> Iterator[tuple[LoweredFunc, np.random.Generato
 
 @pytest.mark.parametrize("few", [verify_access.FEW_POINTS, 0], ids=["points", "forms"])
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+@pytest.mark.one_in(3)
 def test_verdicts_agree_with_every_access(gpu: bool, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_access, "FEW_POINTS", few)
     tally: Counter[str] = Counter()
