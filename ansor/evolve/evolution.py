@@ -105,8 +105,8 @@ def evolve(
     `seen` take part as parents.  `allowed` masks children before they are scored, cheaply; `move` brings variants
     that `start` lacks.  `again` decides anew, for children whose lengths changed, what rests on them: a number of
     vector or parallel loops that suited the parent is no good draw for the child.  `settled` makes children that are
-    the same program the same row, as those of `start` are.  Fewer candidates come out when the
-    space is used up or most scores are -inf.
+    the same program the same row, as those of `start` are.  Fewer candidates come out when the space is used up or most
+    scores are -inf.
     """
     options = options or EvolveOptions()
     seen = seen or Seen()
@@ -120,8 +120,8 @@ def evolve(
         pool = best_of(pool, scored, options.parents, options.max_variants)
         if not pool or generation == options.iterations:
             break
-        breeder = _Breeder(pool, rng, mutations, options, allowed, again)
-        children = _next_generation(breeder, known, seen, move, settled)
+        breeder = _Breeder(pool, rng, mutations, options, allowed, again, settled)
+        children = _next_generation(breeder, known, seen, move)
     return _best(fresh, options.out)
 
 
@@ -147,17 +147,13 @@ def _best(fresh: Sequence[Scored], n: int) -> list[Candidate]:
     return out
 
 
-def _next_generation(
-    breeder: _Breeder, known: Seen, seen: Seen, move: Move | None, settled: Settled | None
-) -> list[Group]:
+def _next_generation(breeder: _Breeder, known: Seen, seen: Seen, move: Move | None) -> list[Group]:
     """`size` programs in neither set, group by group; fewer when the space has not so many near the pool."""
     found: dict[Variant, list[Matrix]] = {}
     missing = breeder.options.size
     target = breeder.new_variant(move)
     for _ in range(REFILLS):
         for group in breeder.children(missing, target):
-            if settled is not None and len(group):
-                group = Group(group.variant, settled(group))
             new = known.take_new(Group(group.variant, group.rows[~seen.holds(group)]))
             missing -= len(new)
             found.setdefault(group.variant, []).append(new.rows)
@@ -171,10 +167,10 @@ class _Breeder:
 
     def __init__(
         self, pool: Pool, rng: np.random.Generator, mutations: Sequence[Mutation], options: EvolveOptions,
-        allowed: Callable[[Group], Mask] | None, again: Again | None,
+        allowed: Callable[[Group], Mask] | None, again: Again | None, settled: Settled | None,
     ) -> None:  # fmt: skip
         self.rng, self.mutations, self.options, self.allowed = rng, mutations, options, allowed
-        self.again = again
+        self.again, self.settled = again, settled
         self.pool = pool
         self.spaces: dict[Space, Scored] = {}
         for space in dict.fromkeys(v.space for v in pool):
@@ -205,7 +201,9 @@ class _Breeder:
         counts = share + self.rng.multinomial(rest, chance / chance.sum())
         for variant, count in zip(self.pool, counts.tolist(), strict=True):
             out.append(Group(variant, self._offspring(variant, count)))
-        return out
+        if self.settled is None:
+            return out
+        return [Group(group.variant, self.settled(group)) if len(group) else group for group in out]
 
     def _moved(self, target: Variant, n: int) -> Group:
         """Programs of other variants of the space, put in the places of `target`; repetitions are mutated."""

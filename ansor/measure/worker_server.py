@@ -21,6 +21,7 @@ from pathlib import Path
 
 from .channel import NUMBER, ChannelClosed, send
 from .worker import serve
+from .workers import kill_group
 
 DESCRIPTORS = 3
 MAX_NAME = 1 << 16
@@ -91,9 +92,7 @@ def _end_when_heard(status: socket.socket, worker: int) -> None:
     """Wait until the other end has read all or is gone, and end the worker and what it started, if they are there."""
     with suppress(OSError):
         status.recv(1)
-    for kill in (os.killpg, os.kill):
-        with suppress(ProcessLookupError, PermissionError):
-            kill(worker, signal.SIGKILL)
+    kill_group(worker)
 
 
 def main() -> None:

@@ -217,11 +217,16 @@ def last_words(child: Child) -> str:
     return f"the worker died ({how}){words and f': {words}'}"
 
 
+def kill_group(pid: int) -> None:
+    """End the worker of this number, and what it started, as far as they are there."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
 def _kill_group(process: Process) -> None:
     if process.returncode is None:
-        for kill in (os.killpg, os.kill):
-            with suppress(ProcessLookupError, PermissionError):
-                kill(process.pid, signal.SIGKILL)
+        kill_group(process.pid)
 
 
 class WorkerPool:
