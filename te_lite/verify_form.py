@@ -1,8 +1,9 @@
 """Indices as sums of scaled atoms and a constant; an atom is a number, and equal atoms have the same one.
 
 Atoms are loop variables, quotients, remainders, and whatever is no sum.  What a divisor divides stands outside of
-quotients, and nowhere in remainders, and a quotient of a quotient is one by the product of the divisors, so equal
-quotients and remainders are written in the same way: (a*19 + b) // 3 is a*6 + (a + b) // 3.
+quotients, and nowhere in remainders, and a quotient of a sum with a quotient is one by the product of the divisors, so
+equal quotients and remainders are written in the same way: (a*19 + b) // 3 is a*6 + (a + b) // 3, and
+(a*8 + b // 16) // 115 is (a*128 + b) // 1840.
 """
 
 from __future__ import annotations
@@ -122,11 +123,15 @@ class Forms:
         return found
 
     def _quotient(self, terms: Sum, constant: int, den: int) -> int:
-        (first, k), *others = terms.items()
-        inner = self._by_quotient.get(first)
-        if inner is None or others or k != 1 or constant:
-            return self._new(_Divided("//", terms, constant, den))
-        return self._link(inner.terms, inner.constant, inner.den * den).quotient
+        """The atom of a quotient; that of (a + b // k) // den is that of (a*k + b) // (k*den)."""
+        for atom, k in terms.items():
+            inner = self._by_quotient.get(atom)
+            if inner is not None and k == 1:
+                whole = plus(inner.terms, plus(terms, {atom: 1}, -1), inner.den)
+                out, more = self.divided("//", whole, inner.constant + constant * inner.den, inner.den * den)
+                if not more and list(out.values()) == [1]:
+                    return next(iter(out))
+        return self._new(_Divided("//", terms, constant, den))
 
     def links(self, sums: Iterable[Sum]) -> tuple[Link, ...]:
         """What is divided anywhere in some sums, inner sums before those of which they are atoms."""

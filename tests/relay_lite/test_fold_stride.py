@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
@@ -9,12 +11,14 @@ from ansor import extract_tasks
 from ansor.core.target import Target
 from ansor.sketch.extra.product_roles import roles_of
 from relay_lite import reference, transform
+from relay_lite.compiler.group_programs import choose_program, wanted
 from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Constant, Function, FunctionCall
 from relay_lite.ir.visit import post_order
 from relay_lite.transform.fold_stride import with_folded_stride
 from relay_lite.transform.strategy import folds_stride
+from te_lite.verify_points import MOST_POINTS
 from tests.relay_lite.pass_graphs import calls
 
 SHAPES = [  # size, kernel, strides, padding, channels
@@ -109,3 +113,15 @@ def test_tensor_cores_multiply_it(dtype: str, target: str) -> None:
     rng = np.random.default_rng(1)
     inputs = {"data": rng.standard_normal((1, 3, 28, 28)).astype("float32")}
     np.testing.assert_allclose(reference.run(fused, inputs), reference.run(graph, inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_what_makes_the_data_of_many_pictures_is_proven() -> None:
+    """It has more elements than the verifier looks at, whose digits are those of the new data and of its blocks."""
+    picture = var("data", (32, 3, 224, 224), "float32")
+    x = call("cast", call("transpose", picture, axes=(0, 2, 3, 1)), dtype="float16")
+    node = conv((224, 224), np.ones((7, 7, 3, 8), "float16"), (2, 2), (3, 3, 3, 3))
+    moved = with_folded_stride(Call(node.op, (x, node.args[1]), node.attrs)).args[0]
+    need = wanted(Function((picture,), moved), Target("cuda"))
+    accepted: list[int] = []
+    choose_program(need, Target("cuda"), lambda func: accepted.append(1))
+    assert accepted and prod(moved.shape) > MOST_POINTS
