@@ -23,7 +23,7 @@ from te_lite.errors import require
 from te_lite.names import Names
 from te_lite.stmt import LoweredFunc
 
-from .compile import avoided_instructions, compiler_command, library_path
+from .compile import compiler_command, library_path, processor_flags
 from .emit import emit, entry_name
 from .errors import CompileError
 from .host import check_machine, machine_facts
@@ -70,7 +70,7 @@ def library_name(name: str) -> str:
 
 def _compiled_by(name: str, flags: Sequence[str]) -> str:
     """How the library is made, for the reader of the source."""
-    words = " ".join((*flags, *avoided_instructions(compiler_command())))
+    words = " ".join((*flags, *processor_flags(compiler_command())))
     return f"for processors of the family {host_family()}: gcc {words} {name}.c -o {library_name(name)} -lm"
 
 

@@ -279,6 +279,6 @@ def test_half_floats_do_without_instructions_that_are_written_wrong(tmp_path: Pa
     made = Programs(draw(seed), Outcome(seed), seed, lambda text: None).all(("c",))
     given.write_text("\n".join(codegen_c.emit(c.func) for c in made[:1]))
     flags = [march if f.startswith("-march") else f for f in driver.FLAGS]
-    whole = [*command, *flags, str(given), "-o", str(tmp_path / "made"), "-lm", *driver.avoided_instructions(command)]
+    whole = [*command, *flags, str(given), "-o", str(tmp_path / "made"), "-lm", *driver.processor_flags(command)]
     done = subprocess.run(whole, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from codegen_c.compile import FLAGS, avoided_instructions, compiled, compiler_command
+from codegen_c.compile import FLAGS, compiled, compiler_command, processor_flags
 from codegen_c.functions import ULP
 from codegen_c.host import PROCESSORS, Options
 from tests.codegen_c.function_errors import PLAIN, worst
@@ -141,9 +141,9 @@ def test_float16_is_computed_in_float32() -> None:
             np.testing.assert_allclose(got.astype("f8"), want.astype(np.float16), 2e-3, 1e-3, err_msg=name)
 
 
-def assembly(source: str) -> str:
-    flags = [f for f in FLAGS if f != "-shared"]
-    command = [*compiler_command(), *flags, *avoided_instructions(compiler_command()), "-x", "c", "-S", "-", "-o", "-"]
+def assembly(source: str, processor: str = "native") -> str:
+    flags = [f"-march={processor}" if f == "-march=native" else f for f in FLAGS if f != "-shared"]
+    command = [*compiler_command(), *flags, *processor_flags(compiler_command()), "-x", "c", "-S", "-", "-o", "-"]
     text = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
     return text[text.index("\nfunctions:") : text.index("\nfunctions_seconds:")]
 
@@ -156,6 +156,14 @@ def test_the_loops_are_vectors(vectorized: bool) -> None:
     assert [f" {name}_f32x" in source for name in WANTED] == [vectorized] * len(WANTED)
     text = assembly(source)
     assert re.findall(r"\bcall\b.*|\bv?(?:mul|add|sub|div|sqrt|fn?m(?:add|sub)\d*)s[sd]\b.*", text) == []
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86 assembly")
+def test_vectors_of_avx512_are_computed_whole() -> None:
+    """Of the single loop over the lanes of a vector no halves are left; `pow` has two vectors of float64."""
+    text = assembly(codegen_c.emit(program(True), options=PROCESSORS["avx512vl"]), "skylake-avx512")
+    fused = re.findall(r"\bvfn?m(?:add|sub)\d*ps\b.*%(.)mm", text)
+    assert set(fused) == {"z"} and len(fused) > 50
 
 
 def test_functions_are_written_where_they_are_used() -> None:

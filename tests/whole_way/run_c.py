@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import codegen_c
-from codegen_c.compile import FLAGS, avoided_instructions, compiler_command
+from codegen_c.compile import FLAGS, compiler_command, processor_flags
 from codegen_c.emit import emit
 from te_lite import LoweredFunc
 
@@ -55,8 +55,8 @@ def _library(text: str, stem: Path, optimised: bool) -> ctypes.CDLL | str:
     source, made = stem.with_suffix(".c"), stem.with_suffix(".so")
     source.write_text(text)
     flags = [*FLAGS] if optimised else [*FASTER, *[f for f in FLAGS if f != "-O3"]]
-    avoided = avoided_instructions(compiler_command())
-    command = [*compiler_command(), *flags, str(source), "-o", str(made), "-lm", *avoided]
+    known = processor_flags(compiler_command())
+    command = [*compiler_command(), *flags, str(source), "-o", str(made), "-lm", *known]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ctypes.CDLL(str(made))
