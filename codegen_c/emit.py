@@ -30,6 +30,7 @@ from te_lite.verify import require_lowered, verify
 from .errors import EmitError
 from .host import Options, host_options
 from .indices import Indices
+from .lane_sums import lane_sums
 from .promote import promote
 from .registers import scalarise
 from .statements import Emitter, heap_allocs
@@ -110,7 +111,7 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
     verify(func)
     options = options or host_options()
     indices = Indices(func.body)
-    body, lanes = legalise(func.body, options, indices)
+    body, lanes = legalise(lane_sums(func.body, options, indices), options, indices)
     body = scalarise(promote(body, options, lanes, indices), options, lanes, indices)
     body, squares = turned(body, options, lanes, indices)
     emitter = Emitter(options, lanes, indices, squares)
