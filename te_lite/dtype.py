@@ -22,6 +22,7 @@ INTEGER_BITS = {
 }  # fmt: skip
 FLOATS = (*SMALL_FLOATS, "float16", "float32", "float64")
 DTYPES = ("bool", *INTEGER_BITS, *FLOATS)
+DTYPE_LAW = f"the dtype must be one of {', '.join(DTYPES)}"
 INDEX = "int32"
 
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .errors import TeError, require
 
@@ -32,10 +33,7 @@ class Variable:
 
         Raises TeError for another text.
         """
-        first = self.text.partition(",")[0].strip()
-        ok = first.isascii() and first.isdecimal() and int(first) > 0
-        require(ok or not self.text, TeError, self.name, "a positive whole number is needed, or none", got=self.text)
-        return int(first) if ok else None
+        return _positive(self.name, self.text)
 
     @contextmanager
     def unless_set(self, value: str) -> Iterator[None]:
@@ -52,6 +50,15 @@ class Variable:
                 del os.environ[self.name]
             else:
                 os.environ[self.name] = before
+
+
+@lru_cache(maxsize=64)
+def _positive(name: str, text: str) -> int | None:
+    """What `Variable.positive` is where the text is `text`."""
+    first = text.partition(",")[0].strip()
+    ok = first.isascii() and first.isdecimal() and int(first) > 0
+    require(ok or not text, TeError, name, "a positive whole number is needed, or none", got=text)
+    return int(first) if ok else None
 
 
 TVM_NUM_THREADS = Variable("TVM_NUM_THREADS", "the number of cores that a search for target `c` counts on")

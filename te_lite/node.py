@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
-from .dtype import DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, promote, python_number
+from .dtype import DTYPE_LAW, DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, promote, python_number
 from .errors import ExprError, require
 from .hooks import Hook
 from .laws import OTHER, fold, fold_cast, fold_compare, law, stored
@@ -211,7 +211,10 @@ class Binary(Expr):
 
     @property
     def dtype(self) -> str:
-        return self.a.dtype
+        first = self.a
+        while type(first) is Binary:
+            first = first.a
+        return first.dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -293,7 +296,7 @@ def const(value: int | float | bool, dtype: str | None = None) -> Const:
     """
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else INDEX if isinstance(value, int) else "float32"
-    require(dtype in DTYPES, ExprError, "const", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
+    require(dtype in DTYPES, ExprError, "const", DTYPE_LAW, dtype=dtype)
     if dtype in FLOATS:
         return Const(float(value), dtype)
     if dtype == "bool":
@@ -377,7 +380,7 @@ def cast(dtype: str, a: ExprLike) -> Expr:
 
     From and to a stored dtype it goes through the one that is computed with.
     """
-    require(dtype in DTYPES, ExprError, "cast", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
+    require(dtype in DTYPES, ExprError, "cast", DTYPE_LAW, dtype=dtype)
     a = as_expr(a)
     if a.dtype == dtype:
         return a

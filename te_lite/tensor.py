@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
-from .dtype import python_number
+from .dtype import DTYPE_LAW, python_number
 from .element import Operation, Tensor
 from .errors import ExprError, require, require_name
 from .expr import DTYPES, INDEX, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr
@@ -106,7 +106,7 @@ def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "place
     Raises ExprError for a shape that is not made of positive integers, an unknown dtype and a name that is no text.
     """
     require_name("placeholder", name)
-    require(dtype in DTYPES, ExprError, name, f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
+    require(dtype in DTYPES, ExprError, name, DTYPE_LAW, dtype=dtype)
     return PlaceholderOp(name, _shape(shape, name), dtype, next(_fresh_key)).output()
 
 

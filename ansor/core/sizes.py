@@ -49,11 +49,13 @@ def nbytes(shape: Sequence[int], dtype: str) -> int:
 def require_tensor(shape: Sequence[int], dtype: str, subject: str) -> None:
     """Refuse a tensor of too many axes or bytes.  Raises GraphError."""
     require(len(shape) <= AXES, GraphError, subject, f"it may have at most {AXES} axes", axes=len(shape))
-    law = f"it may have at most {tensor_limit()} bytes (ANSOR_TENSOR_BYTES)"
-    require(nbytes(shape, dtype) <= tensor_limit(), GraphError, subject, law, shape=tuple(shape), dtype=dtype)
+    limit = tensor_limit()
+    law = f"it may have at most {limit} bytes (ANSOR_TENSOR_BYTES)"
+    require(nbytes(shape, dtype) <= limit, GraphError, subject, law, shape=tuple(shape), dtype=dtype)
 
 
 def require_computed(shape: Sequence[int], dtype: str, subject: str) -> None:
     """Refuse to compute an array of so many bytes before the network runs.  Raises GraphError."""
-    law = f"what is computed before the network runs may have {computed_limit()} bytes, 1/16 of ANSOR_TENSOR_BYTES"
-    require(nbytes(shape, dtype) <= computed_limit(), GraphError, subject, law, shape=tuple(shape), dtype=dtype)
+    limit = computed_limit()
+    law = f"what is computed before the network runs may have {limit} bytes, 1/16 of ANSOR_TENSOR_BYTES"
+    require(nbytes(shape, dtype) <= limit, GraphError, subject, law, shape=tuple(shape), dtype=dtype)

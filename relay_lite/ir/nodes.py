@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -125,7 +126,7 @@ class Constant(Expr):
             value.setflags(write=False)
         object.__setattr__(self, "value", value)
 
-    @property
+    @cached_property
     def type(self) -> Type:
         return TensorType(tuple(self.value.shape), str(self.value.dtype))
 

@@ -12,6 +12,8 @@ from te_lite.expr import DTYPES
 
 from .errors import GraphError
 
+DTYPE_LAW = f"dtypes are {', '.join(DTYPES)}"
+
 
 @dataclass(frozen=True)
 class TensorType:
@@ -27,7 +29,7 @@ class TensorType:
     def __post_init__(self) -> None:
         whole = all(isinstance(d, int) and d >= 0 for d in self.shape)
         require(whole, GraphError, "tensor type", "extents must be integers of at least 0", shape=self.shape)
-        require(self.dtype in DTYPES, GraphError, "tensor type", f"dtypes are {', '.join(DTYPES)}", dtype=self.dtype)
+        require(self.dtype in DTYPES, GraphError, "tensor type", DTYPE_LAW, dtype=self.dtype)
         require_tensor(self.shape, self.dtype, "tensor type")
 
     @property

@@ -20,7 +20,7 @@ from te_lite.topi.utils import normal_axis
 
 from ..ir.errors import GraphError
 from ..ir.op_registry import Attrs, Compute, Infer, Numpy, Op, OpPattern, register
-from ..ir.types import TensorType, TupleType, Type
+from ..ir.types import DTYPE_LAW, TensorType, TupleType, Type
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Shape: TypeAlias = tuple[int, ...]
@@ -121,7 +121,7 @@ def vector(t: TensorType, size: int, what: str, name: str) -> None:
 def dtype_of(name: Any, default: str, what: str) -> str:
     """The dtype that an attribute names; `default` when it is empty."""
     known = name is None or (isinstance(name, str) and (name == "" or name in DTYPES))
-    require(known, GraphError, what, f"dtypes are {', '.join(DTYPES)}", dtype=name)
+    require(known, GraphError, what, DTYPE_LAW, dtype=name)
     return str(name or default)
 
 
