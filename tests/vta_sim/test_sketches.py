@@ -83,7 +83,7 @@ def test_a_range_of_random_programs_goes_on(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.one_in(3)
 def test_many_random_programs_are_right(operator: str) -> None:
     """Some 2,000 over all operators: fewer are too few for a mean that outliers do not decide."""
-    errors = errors_of(operator, shapes=30 if operator == "conv" else 60, programs=2, seed=2)
+    errors = errors_of(operator, shapes=some(30, 12) if operator == "conv" else 60, programs=2, seed=2)
     assert len(errors) > 100 and np.sqrt(np.mean(np.square(errors))) < 0.02
 
 

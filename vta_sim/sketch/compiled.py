@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ansor.core.target import Target
 from ansor.space.decisions.splits import fill, holes
 from te_lite.state import State
@@ -11,7 +13,11 @@ from ..core.errors import CompileError
 from .machine import config_of
 from .tiles import points
 
+REMEMBERED = 256
+"""Sketches: a kernel has some ten, which are generated for its task, for its draft and for its search."""
 
+
+@lru_cache(maxsize=REMEMBERED)
 def compiles(sketch: State, target: Target) -> bool:
     """Whether some lengths fit the machine, and the compiler knows the operations: it is asked for one program.
 

@@ -97,23 +97,23 @@ class _Player:
             self._turn.update(dict.fromkeys(keys, turn))
             start = self._state()
             self._body(loop)
-            if turn:
-                self._restore(start, self._state(), turn < extent, 0.0 * extent)
+            goes_on = turn < extent
+            if not goes_on.all():
+                self._restore([np.where(goes_on, b, a) for a, b in zip(start, self._state(), strict=True)])
             before = start
         more = np.maximum(extent - TURNS, 0)
         if more.any():
-            now = self._state()
-            self._restore(before, now, np.ones(len(extent), np.bool_), more)
+            self._restore([b + (b - a) * more for a, b in zip(before, self._state(), strict=True)])
 
     def _state(self) -> list[Floats]:
         """When each module is free, and each token is there."""
         return [*self.free.values(), *[t for tokens in self._tokens.values() for t in tokens]]
 
-    def _restore(self, before: list[Floats], now: list[Floats], went_on: Any, more: Any) -> None:
-        """The state `now` of the lanes that went on, `before` of others, and `more` turns like the one between."""
-        mixed = iter([np.where(went_on, b + (b - a) * more, a) for a, b in zip(before, now, strict=True)])
-        self.free = {m: next(mixed) for m in self.free}
-        self._tokens = {edge: [next(mixed) for _ in tokens] for edge, tokens in self._tokens.items()}
+    def _restore(self, state: list[Floats]) -> None:
+        """Go on from another state."""
+        left = iter(state)
+        self.free = {m: next(left) for m in self.free}
+        self._tokens = {edge: [next(left) for _ in tokens] for edge, tokens in self._tokens.items()}
 
     def _step(self, step: Step, pops: tuple[Edge, ...], pushes: tuple[Edge, ...]) -> None:
         """As the compiled program emits it: thread by thread, tokens of other modules before and after."""
