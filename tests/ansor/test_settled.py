@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import ansor
-import te_lite as te
 from ansor.space.choices import Variant
 from ansor.space.sample import sample_rows
 from ansor.space.settled import settled
@@ -16,31 +15,38 @@ from ansor.space.spaces import random_space
 from ansor.space.states import written
 from ansor.space.variants import random_variant
 from te_lite import ComputeDAG
+from te_lite.lower import unverified
 from te_lite.topi import benchmarks as workloads
+from tests.amount import some
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants
 
 C = ansor.Target("c")
 
 
+COSTLY = {"winograd": some(8, 2)}
+"""How many rows of each variant are lowered, where it is not 8: its constant matrices are written out."""
+
+
 def text(variant: Variant, row: np.ndarray) -> str:
     """The lowered program, with its loops numbered as they come."""
     state, _ = written(variant, row, C, HARDWARE["c"])
-    lowered = str(te.lower(state, state.dag.tensors))
+    lowered = str(unverified(state, state.dag.tensors))
     names = dict.fromkeys(re.findall(r"(\S+) in \S+\.\.", lowered))
-    for k, name in enumerate(names):
-        lowered = re.sub(rf"(?<![\w.@]){re.escape(name)}(?![\w.@])", f"loop{k}", lowered)
-    return lowered
+    numbers = {name: f"loop{k}" for k, name in enumerate(names)}
+    return re.sub(r"[\w.@]+", lambda word: numbers.get(word[0], word[0]), lowered)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_program_stays(name: str) -> None:
     rng = np.random.default_rng(0)
     for variant in variants(dag_of(name), "c", rng, most=2):
-        drawn = sample_rows(variant, 8, rng, C, HARDWARE["c"])
-        rows = any_rows(variant.space, 8, rng, drawn)
+        n = COSTLY.get(name, 8)
+        drawn = sample_rows(variant, n, rng, C, HARDWARE["c"])
+        rows = any_rows(variant.space, n, rng, drawn)
         made = settled(variant, rows, C, HARDWARE["c"])
-        assert [text(variant, row) for row in made] == [text(variant, row) for row in rows]
+        for before, after in zip(rows, made, strict=True):
+            assert np.array_equal(before, after) or text(variant, before) == text(variant, after)
         np.testing.assert_array_equal(settled(variant, made, C, HARDWARE["c"]), made)
         np.testing.assert_array_equal([settled(variant, row[None], C, HARDWARE["c"])[0] for row in rows], made)
 
@@ -58,7 +64,7 @@ def test_sketches_that_give_all_lengths_repeat_themselves() -> None:
     assert chosen
     for space in chosen:
         variant = random_variant(space, rng)
-        rows = np.unique(any_rows(space, 300, rng, sample_rows(variant, 8, rng, C, HARDWARE["c"])), axis=0)
+        rows = np.unique(any_rows(space, some(300, 200), rng, sample_rows(variant, 8, rng, C, HARDWARE["c"])), axis=0)
         made = settled(variant, rows, C, HARDWARE["c"])
         programs = len({text(variant, row) for row in rows})
         assert programs <= len(np.unique(made, axis=0)) < len(rows) / 2
