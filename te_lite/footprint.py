@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .bounds import Bounds
-from .index_span import IndexTuples, first_step, index_span
+from .index_span import IndexTuples, first_step, form_axes, index_span
 from .lanes import ceildiv, product, row_major, smaller
 from .loop_scope import LoopKey
 from .loop_value import split_strides
@@ -49,7 +49,9 @@ def contiguous_run(spans: Sequence[Value], sizes: Sequence[Value]) -> Value:
     run: Value = 1.0
     whole: Value = True
     for span, size in zip(reversed(spans), reversed(sizes), strict=True):
-        run = run * np.where(whole, span, 1.0)
+        if whole is np.False_:
+            break
+        run = run * (span if whole is True else np.where(whole, span, 1.0))
         whole = whole & np.greater_equal(span, size)
     return run
 
@@ -81,6 +83,13 @@ class BufferAccess:
     shape: tuple[Value, ...]
     scope: str
     element: int
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """The axes that occur in the indices."""
+        if self.forms is None:
+            return frozenset(range(len(self.shape)))
+        return frozenset().union(*[form_axes(form) for form in self.forms])
 
     def spans(self, axes: Sequence[Value]) -> tuple[Value, ...]:
         """How many values each index takes while the axes of the nest's stage reach over `axes` values."""
@@ -131,7 +140,7 @@ class Footprint:
     def spans(self, runs: Runs) -> tuple[Value, ...]:
         """How far each root axis reaches (number of values, hull) while the loops `runs` run."""
         stage = self.stage
-        span: dict[int, Value] = {uid: runs[self.k, uid] for uid in range(len(stage.vars)) if (self.k, uid) in runs}
+        span: dict[int, Value] = {uid: run for (k, uid), run in runs.items() if k == self.k}
         for rel in reversed(stage.relations):
             match rel:
                 case FuseRel(parts=parts, fused=fused) if fused in span:
@@ -182,9 +191,17 @@ class Footprint:
 
     def moves(self, access: BufferAccess, loop: LoopKey) -> Value:
         """Whether an access reaches more than one element while `loop` runs (a truth value or lanes of it)."""
+        return np.greater(access.elements(self._spans_alone(loop)), 1)
+
+    def moved_axes(self, loop: LoopKey) -> frozenset[int]:
+        """The root axes that `loop` may move; whatever it does, the others reach as far."""
+        reached = self._spans_alone(loop)
+        return frozenset([axis for axis, span in enumerate(reached) if not (isinstance(span, int) and span == 1)])
+
+    def _spans_alone(self, loop: LoopKey) -> tuple[Value, ...]:
         if loop not in self._alone:
             self._alone[loop] = self.spans({loop: self.extents[loop]})
-        return np.greater(access.elements(self._alone[loop]), 1)
+        return self._alone[loop]
 
     def distinct(self, access: BufferAccess, runs: Runs, axes: Sequence[Value]) -> Value:
         """Elements that an access reaches while the loops `runs` run: the hull, or less when it has gaps."""

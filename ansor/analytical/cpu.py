@@ -22,7 +22,7 @@ from te_lite.index_span import form_axes
 from te_lite.lanes import ceildiv, larger, product, smaller
 
 from ..features.held_sums import HeldSums, held_sums
-from .loop_nests import Loop, Nest, free_loops, innermost_within, iterations, largest, running
+from .loop_nests import Loop, Nest, free_loops, innermost_within, iterations, largest, moved_axes, reaches
 from .machine import CPU, Cache
 
 THREADS_START = 5e-6
@@ -271,23 +271,23 @@ def _levels(nest: Nest, loops: Sequence[tuple[Loop, ...]], machine: CPU) -> list
     out: list[Level] = []
     moved: list[Any] = []
     outside: Any = 1
-    for depth in range(len(loops) + 1):
-        axes = nest.footprint.spans(running([x for found in loops[depth:] for x in found]))
-        reaches = [a.reach(axes) for a in nest.accesses]
-        sizes = [r.unit_bytes(machine.line) for r in reaches]
+    by_depth = list(zip(*reaches(nest, nest.accesses, loops), strict=True))
+    for found, x in zip(by_depth, [*loops, ()], strict=True):
+        sizes = [reach.unit_bytes(machine.line) for reach in found]
         moved = moved or sizes
-        out.append(Level(sum(sizes), tuple([r.rows for r in reaches]), sum(moved) + moved[-1]))
-        for x in loops[depth:][:1]:
-            streamed = [size * outside for size in sizes]
-            moves = [_moves(nest, access, x) for access in nest.accesses]
-            moved = [np.where(m, new, old) for m, new, old in zip(moves, streamed, moved, strict=True)]
-            outside = outside * iterations(x)
+        out.append(Level(sum(sizes), tuple([reach.rows for reach in found]), sum(moved) + moved[-1]))
+        streamed = [size * outside for size in sizes]
+        moves = [_moves(nest, access, x) for access in nest.accesses]
+        moved = [np.where(m, new, old) for m, new, old in zip(moves, streamed, moved, strict=True)]
+        outside = outside * iterations(x)
     return out[::-1]
 
 
 def _moves(nest: Nest, access: BufferAccess, loops: Sequence[Loop]) -> Any:
     """Whether one of some loops moves an access."""
     moves: Any = np.False_
+    if access.axes.isdisjoint(moved_axes(nest, loops)):
+        return moves
     for x in loops:
         moves = moves | (nest.footprint.moves(access, x.key) & np.greater(x.extent, 1))
     return moves

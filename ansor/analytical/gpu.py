@@ -31,6 +31,7 @@ from .loop_nests import (
     is_serial,
     iterations,
     largest,
+    reaches,
     running,
 )
 from .machine import GPU
@@ -308,17 +309,15 @@ def _fetched_bytes(nest: Nest, room: Any) -> tuple[Any, Any]:
     asked: Any = 1e-9
     fetched: Any = 0.0
     written: Any = 0.0
-    for access in nest.accesses:
-        if access.scope == "global":
-            levels = [
-                access.reach(nest.footprint.spans(running(inner[d:]))).unit_bytes(SECTOR) for d in range(len(inner) + 1)
-            ]
-            through = _through_l1(levels, inner, room)
-            if access is nest.write:
-                written = through
-            else:
-                fetched = fetched + through
-                asked = asked + levels[starts] * iterations(inner[:starts])
+    accesses = [access for access in nest.accesses if access.scope == "global"]
+    for access, found in zip(accesses, reaches(nest, accesses, [(x,) for x in inner]), strict=True):
+        levels = [reach.unit_bytes(SECTOR) for reach in found]
+        through = _through_l1(levels, inner, room)
+        if access is nest.write:
+            written = through
+        else:
+            fetched = fetched + through
+            asked = asked + levels[starts] * iterations(inner[:starts])
     return fetched + written, np.minimum(fetched / asked, 1.0)
 
 

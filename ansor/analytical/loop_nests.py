@@ -16,7 +16,7 @@ import numpy as np
 
 from te_lite.bounds import Bounds
 from te_lite.expr import Call, Select, Var
-from te_lite.footprint import BufferAccess, Footprint
+from te_lite.footprint import BufferAccess, Footprint, Reach
 from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.nest import Nest as Structure
@@ -201,6 +201,27 @@ def running(loops: Sequence[Loop]) -> dict[LoopKey, Any]:
     for x in loops:
         runs[x.key] = runs.get(x.key, 1) * x.extent
     return runs
+
+
+def reaches(nest: Nest, accesses: Sequence[BufferAccess], loops: Sequence[Sequence[Loop]]) -> list[list[Reach]]:
+    """What each access reaches while the loops from a depth on run: a list an access, from all loops to none.
+
+    A loop that moves none of its axes changes nothing.
+    """
+    spans = [nest.footprint.spans(running([x for found in loops[d:] for x in found])) for d in range(len(loops) + 1)]
+    moved = [moved_axes(nest, found) for found in loops]
+    out = []
+    for access in accesses:
+        found, axes = [access.reach(spans[0])], access.axes
+        for within, left in zip(spans[1:], moved, strict=True):
+            found.append(found[-1] if axes.isdisjoint(left) else access.reach(within))
+        out.append(found)
+    return out
+
+
+def moved_axes(nest: Nest, loops: Sequence[Loop]) -> frozenset[int]:
+    """The axes of the stage that one of these loops may move."""
+    return frozenset().union(*[nest.footprint.moved_axes(x.key) for x in loops])
 
 
 def innermost_within(loops: Sequence[Loop], limit: Any, partly: Any) -> dict[LoopKey, Any]:
