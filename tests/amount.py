@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import settings
 
@@ -13,8 +13,11 @@ USUAL = 100
 """Examples of a test that names no number."""
 
 
-def some(whole: int, part: int) -> int:
-    """How many are drawn: `part` of them, or the `whole` number."""
+T = TypeVar("T")
+
+
+def some(whole: T, part: T) -> T:
+    """How many are drawn, or which: `part` of them, or the `whole` number."""
     return whole if WHOLE else part
 
 

@@ -1,6 +1,6 @@
 """Searches that need no device, for tests of determinism and of resuming; run as a program it prints what it asked for.
 
-    python -m tests.ansor.search_case DIRECTORY [seed=N] [replay]
+    python -m tests.ansor.search_case DIRECTORY [seed=N] [replay] [only=TARGET,MODEL ...]
 
 Every case leaves its log in the directory; with `replay`, results are taken from the logs that are there.
 """
@@ -48,12 +48,12 @@ class Diary:
         self.steps += [json.dumps(json.loads(ansor.dump_record_to_string(inputs[0], results[0]))["i"][1])]
 
 
-def tune(target: str, model: str, log: Path, runner: Any, seed: int = SEED) -> list[str]:
+def tune(target: str, model: str, log: Path, runner: Any, seed: int = SEED, trials: int = TRIALS) -> list[str]:
     """Run a case, and give the steps of the programs in the order in which they were measured."""
     task, diary = conv_task(target), Diary()
     policy = ansor.SketchPolicy(task, MODELS[model](), PARAMS, seed=seed, verbose=0)
     options = ansor.TuningOptions(
-        TRIALS, num_measures_per_round=PER_ROUND, verbose=0, builder=NoBuilder(), runner=runner,
+        trials, num_measures_per_round=PER_ROUND, verbose=0, builder=NoBuilder(), runner=runner,
         measure_callbacks=[ansor.RecordToFile(log), diary],
     )  # fmt: skip
     task.tune(options, search_policy=policy)
@@ -65,18 +65,20 @@ def digest(sequence: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(sequence).encode()).hexdigest()[:16]
 
 
-def main(directory: Path, replay: bool, seed: int) -> dict[str, str]:
-    """The digests of all cases."""
+def main(directory: Path, replay: bool, seed: int, cases: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The digests of some cases."""
     out = {}
-    for target in TARGETS:
-        for model in MODELS:
-            log = directory / f"{target}_{model}.json"
-            runner = ReplayRunner(log) if replay else AnalyticalRunner(noise=0.2, seed=3)
-            again = log.with_suffix(".again") if replay else log
-            out[f"{target} {model}"] = digest(tune(target, model, again, runner, seed))
+    for target, model in cases:
+        log = directory / f"{target}_{model}.json"
+        runner = ReplayRunner(log) if replay else AnalyticalRunner(noise=0.2, seed=3)
+        again = log.with_suffix(".again") if replay else log
+        out[f"{target} {model}"] = digest(tune(target, model, again, runner, seed))
     return out
 
 
 if __name__ == "__main__":
     seeds = [int(word.removeprefix("seed=")) for word in sys.argv[2:] if word.startswith("seed=")]
-    print(json.dumps(main(Path(sys.argv[1]), "replay" in sys.argv[2:], seeds[0] if seeds else SEED)))
+    only = [tuple(word.removeprefix("only=").split(",")) for word in sys.argv[2:] if word.startswith("only=")]
+    every = [(target, model) for target in TARGETS for model in MODELS]
+    cases = [case for case in every if case in (only or every)]
+    print(json.dumps(main(Path(sys.argv[1]), "replay" in sys.argv[2:], seeds[0] if seeds else SEED, cases)))

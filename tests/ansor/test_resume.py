@@ -26,9 +26,10 @@ from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.space.duplicates import program_text
+from tests.amount import some
 from tests.ansor.conftest import matmul
 
-TRIALS, KILLS, PER_ROUND = 60, 10, 8
+TRIALS, KILLS, PER_ROUND = some(60, 36), some(10, 6), 8
 MODELS = {"random": lambda: ansor.RandomModel(1), "learning": lambda: ansor.XGBModel(num_warmup_sample=10, seed=1)}
 PARAMS = {"evolutionary_search_population": 32, "evolutionary_search_num_iters": 1}
 

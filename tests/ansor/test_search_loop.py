@@ -20,6 +20,7 @@ from te_lite.state import State
 from tests.amount import some
 from tests.ansor.search_case import PARAMS, TARGETS, conv_task
 
+ROUND = some(32, 24)
 BUILT = BuildResult("", (), 0, "", 0.0)
 
 
@@ -42,12 +43,12 @@ class Costs:
 
 
 def rounds_of(task: ansor.SearchTask, model: Any, runner: Any, rounds: int) -> np.ndarray:
-    """The median costs of rounds of 32 programs."""
+    """The median costs of rounds of `ROUND` programs."""
     costs = Costs()
     measurer = ansor.ProgramMeasurer(NoBuilder(), runner, [costs], verbose=0)
     params = {"evolutionary_search_population": 96, "evolutionary_search_num_iters": 2}
-    ansor.SketchPolicy(task, model, params, seed=2, verbose=0).search(32 * rounds, None, 32, measurer)
-    return np.median(np.reshape(costs.found, (rounds, 32)), axis=1)
+    ansor.SketchPolicy(task, model, params, seed=2, verbose=0).search(ROUND * rounds, None, ROUND, measurer)
+    return np.median(np.reshape(costs.found, (rounds, ROUND)), axis=1)
 
 
 @pytest.mark.long
@@ -56,8 +57,8 @@ def rounds_of(task: ansor.SearchTask, model: Any, runner: Any, rounds: int) -> n
 def test_what_is_learnt_corrects_a_wrong_draft(target: str) -> None:
     """The first programs are worse than random ones, for the draft misleads; the last ones are better."""
     task, runner = conv_task(target), ContraryMachine(noise=0.1, seed=1)
-    random = rounds_of(task, ansor.RandomModel(1), runner, rounds=3)
-    learning = rounds_of(task, ansor.XGBModel(num_warmup_sample=32, seed=1), runner, rounds=6)
+    random = rounds_of(task, ansor.RandomModel(1), runner, rounds=some(3, 2))
+    learning = rounds_of(task, ansor.XGBModel(num_warmup_sample=ROUND, seed=1), runner, rounds=some(6, 4))
     assert learning[0] > 1.2 * np.median(random) > 1.3 * learning[-1], (random, learning)
 
 
