@@ -87,11 +87,19 @@ def search_little(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         make_small(monkeypatch.setattr)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only long tests are asked for, files that speak of none are not imported."""
+    alone = str(config.option.markexpr).startswith("long and ")
+    test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if alone and test and "mark.long" not in collection_path.read_text() else None
+
+
 def pytest_collection(session: pytest.Session) -> None:
     """The second process imports what is tested from the last file on: each compiles half of what is not yet."""
     everything = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if everything and os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        for path in sorted(TESTS.rglob("test_*.py"), reverse=True):
+        tested = [path for path in TESTS.rglob("test_*.py") if not pytest_ignore_collect(path, session.config)]
+        for path in sorted(tested, reverse=True):
             with contextlib.suppress(Exception, pytest.skip.Exception):  # whoever collects them says it
                 importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 

@@ -133,6 +133,13 @@ def test_few_types_are_ignored() -> None:
     assert count <= TYPE_IGNORES
 
 
+def test_who_marks_tests_as_long_is_their_file() -> None:
+    """Where only long tests are asked for, other files are not looked at (`pytest_ignore_collect`)."""
+    others = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith("test_")]
+    marking = [path.name for path in others if "mark.long" in path.read_text()]
+    assert marking == ["conftest.py"]
+
+
 def test_few_files_lie_outside_of_the_storeys() -> None:
     assert len(list((ROOT / "ansor").glob("*.py"))) <= FILES_IN_ANSOR
 
