@@ -115,7 +115,8 @@ def test_what_is_asked_for_can_run() -> None:
 def test_a_search_that_is_stuck_looks_next_to_its_best_program(target: str) -> None:
     """A quarter of the round are neighbours of the best program; in a round that follows a better one few are."""
     task = conv_task(target)
-    policy = ansor.SketchPolicy(task, ansor.XGBModel(num_warmup_sample=8, seed=1), PARAMS, seed=2, verbose=0)
+    params = {**PARAMS, "extra_sketch_rules": ""}
+    policy = ansor.SketchPolicy(task, ansor.XGBModel(num_warmup_sample=8, seed=1), params, seed=2, verbose=0)
     inputs = [MeasureInput(task, state) for state in policy.ask(16)]
     results = [AnalyticalRunner().run(inp, BUILT) for inp in inputs]
     best = int(np.argmin([res.cost for res in results]))

@@ -15,6 +15,7 @@ import codegen_c
 from codegen_c.compile import FLAGS, compiler_command, processor_flags
 from codegen_c.emit import emit
 from te_lite import LoweredFunc
+from tests.compiled_soon import soon
 
 HOST = codegen_c.host_options()
 VARIANTS = (
@@ -24,8 +25,6 @@ VARIANTS = (
     replace(HOST, masks=False, vector_bytes=32, registers=0),
 )
 """Vectors, registers and scratch memory as on other processors."""
-FASTER = ("-O1", "-fno-thread-jumps")
-"""To compile sooner.  At -O1 gcc 13 threads jumps wrongly through comparisons with NaN (seed 42443), not at -O3."""
 
 
 def text_of(func: LoweredFunc, variant: int) -> str:
@@ -54,7 +53,7 @@ def _apart(name: str, text: str) -> str:
 def _library(text: str, stem: Path, optimised: bool) -> ctypes.CDLL | str:
     source, made = stem.with_suffix(".c"), stem.with_suffix(".so")
     source.write_text(text)
-    flags = [*FLAGS] if optimised else [*FASTER, *[f for f in FLAGS if f != "-O3"]]
+    flags = FLAGS if optimised else soon(FLAGS)
     known = processor_flags(compiler_command())
     command = [*compiler_command(), *flags, str(source), "-o", str(made), "-lm", *known]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
