@@ -41,6 +41,8 @@ CHECK_FLAGS = (
 )  # fmt: skip
 HOST_FLAGS = ("-std=c++20", "-O2", "-U_FORTIFY_SOURCE", "-rdynamic")
 HOST_LIBRARIES = ("-Wl,--no-as-needed", "-ldl", "-lm")
+FEW = 3
+"""Libraries of a process for which it is not worth while to have `cuda.h` read once for all that follow."""
 DYNAMIC = "emu_dynamic_shared"
 # bytes and alignment of the types that shared arrays are declared with
 ALIGNMENTS = {
@@ -124,6 +126,7 @@ def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bo
 def forget() -> None:
     """Build libraries anew: for those who remove their folders."""
     _library.cache_clear()
+    _read_header.cache_clear()
 
 
 @lru_cache(maxsize=512)
@@ -134,9 +137,24 @@ def _library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: b
     directory.mkdir(exist_ok=True)
     path, file = directory / "kernel.so", directory / "kernel.cu"
     file.write_text(text)
-    flags = [*KERNEL_FLAGS, *(CHECK_FLAGS if check else ())]
-    _compile([*flags, f"-I{HERE}", "-include", str(HERE / "cuda.h"), str(file), "-o", str(path)], "kernel.cu")
+    flags = (*KERNEL_FLAGS, *(CHECK_FLAGS if check else ()))
+    header = _read_header(compiler_command(), flags) if _library.cache_info().misses > FEW else HERE / "cuda.h"
+    _compile([*flags, f"-I{HERE}", "-include", str(header), str(file), "-o", str(path)], "kernel.cu")
     return Library(path, _shared_arrays(path, _declared(source)), _granule(source))
+
+
+@lru_cache(maxsize=4)
+def _read_header(command: tuple[str, ...], flags: tuple[str, ...]) -> Path:
+    """A copy of `cuda.h` beside which lies what the compiler `command` has read of it with these flags.
+
+    It looks there first.
+    """
+    folder = Path(tempfile.mkdtemp(dir=_store().name, prefix="header_"))
+    header = folder / "cuda.h"
+    header.write_text((HERE / "cuda.h").read_text())
+    language = ["c++-header" if flag == "c++" else flag for flag in flags]
+    _compile([*language, f"-I{HERE}", str(header), "-o", f"{header}.gch"], "cuda.h")
+    return header
 
 
 def _check_names(source: str, kernels: Sequence[str]) -> None:

@@ -238,6 +238,26 @@ def test_the_host_is_made_once_for_all_processes(monkeypatch: pytest.MonkeyPatch
         emulator_build.host()
 
 
+def test_the_header_is_read_once_for_many_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the fourth library of a process on, with the same results."""
+    commands: list[Sequence[str]] = []
+    compile_ = emulator_build._compile
+
+    def compiles(arguments: Sequence[str], name: str) -> None:
+        commands.append(arguments)
+        compile_(arguments, name)
+
+    emulator_build.forget()
+    monkeypatch.setattr(emulator_build, "_compile", compiles)
+    for k in range(emulator_build.FEW + 2):
+        out = np.zeros(4, np.int32)
+        run(kernel("int* out", f"out[t] = t + {k};"), "k", 1, 4, [out])
+        assert out.tolist() == [k, k + 1, k + 2, k + 3]
+    headers = [Path(c[c.index("-include") + 1]) for c in commands if "-include" in c]
+    assert [h.parent == emulator_build.HERE for h in headers] == [True] * emulator_build.FEW + [False] * 2
+    assert len(commands) == len(headers) + 1 and headers[-1].with_suffix(".h.gch").exists()
+
+
 def test_what_is_read_under_a_condition_is_not_read_elsewhere() -> None:
     """A compiler may load before the loop what cannot trap; the text says that block 0 reads nothing."""
     out = np.zeros((2, 64), np.int8)
