@@ -75,8 +75,11 @@ def pytest_fixture_setup() -> Generator[None, Any, Any]:
 
 
 TESTS = Path(__file__).parent
-LONGEST = {"whole_way", "test_cluster", "test_tutorial_network", "test_token", "test_installed", "test_examples"}
-"""Folders and files of tests that last half a minute, most of it in other processes."""
+LONGEST = {
+    "whole_way", "test_cluster", "test_tutorial_network", "test_token", "test_installed", "test_examples",
+    "test_determinism", "test_cli_vta", "test_sketches", "test_search_loop",
+}  # fmt: skip
+"""Folders and files of tests that last half a minute."""
 CASES = pytest.StashKey[Counter[str]]()
 
 
