@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .bounds import Bounds
-from .index_span import IndexTuples, first_step, form_axes, index_span
+from .index_span import IndexTuples, first_step, index_span
 from .lanes import ceildiv, product, row_major, smaller
 from .loop_scope import LoopKey
 from .loop_value import split_strides
@@ -83,13 +83,6 @@ class BufferAccess:
     shape: tuple[Value, ...]
     scope: str
     element: int
-
-    @property
-    def axes(self) -> frozenset[int]:
-        """The axes that occur in the indices."""
-        if self.forms is None:
-            return frozenset(range(len(self.shape)))
-        return frozenset().union(*[form_axes(form) for form in self.forms])
 
     def spans(self, axes: Sequence[Value]) -> tuple[Value, ...]:
         """How many values each index takes while the axes of the nest's stage reach over `axes` values."""
@@ -191,24 +184,17 @@ class Footprint:
 
     def moves(self, access: BufferAccess, loop: LoopKey) -> Value:
         """Whether an access reaches more than one element while `loop` runs (a truth value or lanes of it)."""
-        return np.greater(access.elements(self._spans_alone(loop)), 1)
+        return np.greater(access.elements(self.spans_alone(loop)), 1)
 
-    def moved_axes(self, loop: LoopKey) -> frozenset[int]:
-        """The root axes that `loop` may move; whatever it does, the others reach as far."""
-        reached = self._spans_alone(loop)
-        return frozenset([axis for axis, span in enumerate(reached) if not (isinstance(span, int) and span == 1)])
-
-    def _spans_alone(self, loop: LoopKey) -> tuple[Value, ...]:
+    def spans_alone(self, loop: LoopKey) -> tuple[Value, ...]:
+        """How far each root axis reaches while `loop` runs; the int 1 for those that it does not move."""
         if loop not in self._alone:
             self._alone[loop] = self.spans({loop: self.extents[loop]})
         return self._alone[loop]
 
     def distinct(self, access: BufferAccess, runs: Runs, axes: Sequence[Value]) -> Value:
         """Elements that an access reaches while the loops `runs` run: the hull, or less when it has gaps."""
-        points: Value = 1
-        for loop in self.extents:
-            if loop in runs:
-                points = points * np.where(self.moves(access, loop), runs[loop], 1)
+        points = product([np.where(self.moves(access, loop), runs[loop], 1) for loop in self.extents if loop in runs])
         return smaller(access.elements(axes), points)
 
 

@@ -211,10 +211,7 @@ class Binary(Expr):
 
     @property
     def dtype(self) -> str:
-        first = self.a
-        while type(first) is Binary:
-            first = first.a
-        return first.dtype
+        return self.a.dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -22,7 +22,7 @@ from te_lite.index_span import form_axes
 from te_lite.lanes import ceildiv, larger, product, smaller
 
 from ..features.held_sums import HeldSums, held_sums
-from .loop_nests import Loop, Nest, free_loops, innermost_within, iterations, largest, moved_axes, reaches
+from .loop_nests import Loop, Nest, axes_of, free_loops, innermost_within, iterations, largest, moved_axes, reaches
 from .machine import CPU, Cache
 
 THREADS_START = 5e-6
@@ -286,7 +286,7 @@ def _levels(nest: Nest, loops: Sequence[tuple[Loop, ...]], machine: CPU) -> list
 def _moves(nest: Nest, access: BufferAccess, loops: Sequence[Loop]) -> Any:
     """Whether one of some loops moves an access."""
     moves: Any = np.False_
-    if access.axes.isdisjoint(moved_axes(nest, loops)):
+    if axes_of(access).isdisjoint(moved_axes(nest, loops)):
         return moves
     for x in loops:
         moves = moves | (nest.footprint.moves(access, x.key) & np.greater(x.extent, 1))

@@ -17,6 +17,7 @@ import numpy as np
 from te_lite.bounds import Bounds
 from te_lite.expr import Call, Select, Var
 from te_lite.footprint import BufferAccess, Footprint, Reach
+from te_lite.index_span import form_axes
 from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.nest import Nest as Structure
@@ -212,7 +213,7 @@ def reaches(nest: Nest, accesses: Sequence[BufferAccess], loops: Sequence[Sequen
     moved = [moved_axes(nest, found) for found in loops]
     out = []
     for access in accesses:
-        found, axes = [access.reach(spans[0])], access.axes
+        found, axes = [access.reach(spans[0])], axes_of(access)
         for within, left in zip(spans[1:], moved, strict=True):
             found.append(found[-1] if axes.isdisjoint(left) else access.reach(within))
         out.append(found)
@@ -221,7 +222,15 @@ def reaches(nest: Nest, accesses: Sequence[BufferAccess], loops: Sequence[Sequen
 
 def moved_axes(nest: Nest, loops: Sequence[Loop]) -> frozenset[int]:
     """The axes of the stage that one of these loops may move."""
-    return frozenset().union(*[nest.footprint.moved_axes(x.key) for x in loops])
+    spans = [span for x in loops for span in enumerate(nest.footprint.spans_alone(x.key))]
+    return frozenset([axis for axis, span in spans if not (isinstance(span, int) and span == 1)])
+
+
+def axes_of(access: BufferAccess) -> frozenset[int]:
+    """The axes that occur in the indices of an access."""
+    if access.forms is None:
+        return frozenset(range(len(access.shape)))
+    return frozenset().union(*[form_axes(form) for form in access.forms])
 
 
 def innermost_within(loops: Sequence[Loop], limit: Any, partly: Any) -> dict[LoopKey, Any]:
