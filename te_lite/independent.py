@@ -113,8 +113,9 @@ class _Index:
 def _apart(indices: list[Expr], loop: For, extents: Mapping[Var, int]) -> bool:
     """The condition of the module's docstring for one buffer."""
     parts: list[_Index] = []
+    terms = _Terms(loop.var, extents)
     for index in indices:
-        part = _parts(index, loop.var, extents)
+        part = terms.parts(index)
         if part is None or not part.mine:
             return False
         if parts and not (_same_terms(part.mine, parts[0].mine) and _same_terms(part.outer, parts[0].outer)):
@@ -139,30 +140,44 @@ def _same_terms(a: Terms, b: Terms) -> bool:
     return len(a) == len(b) and all(b.get(e) == c for e, c in a.items())
 
 
-def _parts(index: Expr, var: Var, extents: Mapping[Var, int]) -> _Index | None:
-    """`index` split into its parts; None if they mix."""
-    terms: dict[Expr, int] = {}
-    constant = _add_terms(index, 1, terms)
-    mine: dict[Expr, int] = {}
-    outer: dict[Expr, int] = {}
-    inner = _Part(np.array([constant]), constant, constant)
-    for e, c in terms.items():
+class _Terms:
+    """What the terms of sums depend on, each looked at once."""
+
+    def __init__(self, var: Var, extents: Mapping[Var, int]) -> None:
+        self.var = var
+        self.extents = extents
+        self._known: dict[Expr, _Part | str | None] = {}
+
+    def parts(self, index: Expr) -> _Index | None:
+        """`index` split into its parts; None if they mix."""
+        terms: dict[Expr, int] = {}
+        constant = _add_terms(index, 1, terms)
+        mine: dict[Expr, int] = {}
+        outer: dict[Expr, int] = {}
+        inner = _Part(np.array([constant]), constant, constant)
+        for e, c in terms.items():
+            if e not in self._known:
+                self._known[e] = self._place(e)
+            match self._known[e]:
+                case None:
+                    return None
+                case _Part() as part:
+                    inner = _plus(inner, part, c)
+                case place:
+                    (mine if place == "mine" else outer)[e] = c
+        return _Index(mine, outer, inner)
+
+    def _place(self, e: Expr) -> _Part | str | None:
+        """The values of a term of inner variables, `mine`, `outer`, or None for one that mixes variables."""
         used = free_vars(e)
-        inside = used & extents.keys()
+        inside = used & self.extents.keys()
         if any(isinstance(x, BufferLoad) for x in walk(e)) or not _total(e) or (inside and inside != used):
             return None
         if inside:
-            part = _range(e, extents)
-            if part is None:
-                return None
-            inner = _plus(inner, part, c)
-        elif var in used:
-            if len(used) > 1:
-                return None
-            mine[e] = c
-        else:
-            outer[e] = c
-    return _Index(mine, outer, inner)
+            return _range(e, self.extents)
+        if self.var in used:
+            return "mine" if len(used) == 1 else None
+        return "outer"
 
 
 def _plus(a: _Part, b: _Part, scale: int) -> _Part:

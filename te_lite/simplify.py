@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import reduce
 from typing import Any
 
@@ -229,7 +230,9 @@ class Simplifier:
         if not kids:
             return self._shared(e)
         first = self.simplify(kids[0])
-        with self._space.keeping([self._below[id(c)] for c in conjuncts(first) if id(c) in self._below]):
+        asked = isinstance(first, Compare | Logical | Not)
+        below = [self._below[id(c)] for c in conjuncts(first) if id(c) in self._below] if asked else []
+        with self._space.keeping(below) if below else nullcontext():
             new = (first, *[self.simplify(k) for k in kids[1:]])
         if isinstance(e, Select) and isinstance(new[0], Const):
             return new[1] if new[0].value else new[2]

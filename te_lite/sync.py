@@ -56,19 +56,29 @@ class Pending:
 
 def insert_barriers(kernel: Stmt, threads: Sequence[For]) -> Stmt:
     """The body of a kernel with the barriers it needs; `threads` are the thread loops around it."""
-    return _Barriers(meeting_places(kernel, threads)).visit(kernel, Pending())[0]
+    accesses = Accesses()
+    return _Barriers(meeting_places(accesses.of(kernel), threads), accesses).visit(kernel, Pending())[0]
 
 
-def accesses(s: Stmt) -> Pending:
-    """All buffers that are read and written under a statement."""
-    inside = tuple(stmts_of(s))
-    loads = [x.buffer for t in inside for e in exprs_of(t) for x in walk(e) if isinstance(x, BufferLoad)]
-    return Pending(frozenset(loads), frozenset([b for t in inside for b in written_by(t)]))
+class Accesses:
+    """The buffers that are read and written under statements, each looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Stmt, Pending]] = {}
+
+    def of(self, s: Stmt) -> Pending:
+        known = self._known.get(id(s))
+        if known is None:
+            inner = [self.of(b) for b in bodies(s)]
+            reads = {x.buffer for e in exprs_of(s) for x in walk(e) if isinstance(x, BufferLoad)}
+            reads.update(*[b.reads for b in inner])
+            writes = set(written_by(s)).union(*[b.writes for b in inner])
+            known = self._known[id(s)] = s, Pending(frozenset(reads), frozenset(writes))
+        return known[1]
 
 
-def meeting_places(kernel: Stmt, threads: Sequence[For]) -> frozenset[Buffer]:
-    """The buffers in which a thread may read what another one wrote."""
-    touched = accesses(kernel)
+def meeting_places(touched: Pending, threads: Sequence[For]) -> frozenset[Buffer]:
+    """The buffers of a kernel in which a thread may read what another one wrote."""
     both = [b for b in touched.reads & touched.writes if b.storage == "global"]
     joint = [b for b in both if not all(loop.extent == 1 or apart(b, loop) for loop in threads)]
     shared = [b for b in touched.reads | touched.writes if b.storage == "shared" and not b.pipelined]
@@ -84,10 +94,11 @@ class _Barriers:
     """
 
     places: frozenset[Buffer]
+    touched: Accesses
     _known: dict[tuple[int, Pending], tuple[Stmt, Stmt, Pending]] = field(default_factory=dict)
 
     def accesses(self, s: Stmt) -> Pending:
-        return accesses(s).within(self.places)
+        return self.touched.of(s).within(self.places)
 
     def visit(self, s: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         """The statement with its barriers, itself where it needs none, and what is pending after it."""
