@@ -7,7 +7,9 @@ loops stay loops, for the compiler of the emitted source to unroll.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from .expr import BufferLoad, Const, Expr, Select, Var, as_expr, same
 from .simplify import Simplifier
@@ -73,72 +75,103 @@ def _stores_itself(s: Store) -> bool:
     return isinstance(s.value, BufferLoad) and s.value.buffer is s.buffer and same(s.value.index, s.index)
 
 
+Values = Mapping[Var, int]
+_NOWHERE: Values = MappingProxyType({})
+_NONE = frozenset[Var]()
+
+
 class _Writer:
     """Writes out unrolled loops whose variable decides a selection (constant matrices), outermost first.
 
-    The copies of a loop share the sub-expressions that its variable does not occur in, so what is known of an
-    expression is kept by its identity.
+    The copies of a loop share what its variable does not occur in, so an expression is written once for the values of
+    the variables that do occur; expressions are known by their identity.
     """
 
     def __init__(self, simplifier: Simplifier) -> None:
         self.simplifier = simplifier
-        self._vars: dict[int, tuple[Expr, frozenset[Var]]] = {}
-        self._deciding: dict[int, tuple[Expr, frozenset[Var]]] = {}
+        self._vars: dict[int, tuple[Expr, tuple[Var, ...]]] = {}
+        self._done: dict[tuple[int, tuple[int | None, ...]], Expr] = {}
+        self._asked: dict[int, tuple[Expr, frozenset[Var]]] = {}
+        self._deciding: dict[tuple[int, tuple[int | None, ...]], frozenset[Var]] = {}
 
-    def expand(self, s: Stmt, copies: int = 1) -> Stmt:
-        """`s`, which itself is one of `copies`, with such loops written out up to `MAX_COPIES`."""
-        if isinstance(s, For) and s.kind is ForKind.UNROLLED and self._decides_selection(s):
-            copies *= s.extent
-            if copies <= MAX_COPIES:
-                return seq(*[self.expand(self._at(s, value), copies) for value in range(s.extent)])
+    def expand(self, s: Stmt, at: Values = _NOWHERE, copies: int = 1) -> Stmt:
+        """`s` where the variables of written loops have values, one of `copies`: up to `MAX_COPIES` are written."""
+        if isinstance(s, For):
+            if s.kind is ForKind.UNROLLED and copies * s.extent <= MAX_COPIES and self._decides_selection(s, at):
+                parts = [self.expand(s.body, {**at, s.var: k}, copies * s.extent) for k in range(s.extent)]
+                return seq(*parts)
+        elif at and not bodies(s):
+            s = map_exprs(s, lambda e: self.written(e, at))
         if isinstance(s, Store) and _stores_itself(s):
             return Seq(())
-        new = [self.expand(b, copies) for b in bodies(s)]
+        new = [self.expand(b, at, copies) for b in bodies(s)]
         if isinstance(s, For | If) and isinstance(new[0], Seq) and not new[0].stmts:
             return Seq(())
+        if isinstance(s, If) and at:
+            cond = self.written(s.cond, at)
+            return new[0] if isinstance(cond, Const) and cond.value else If(cond, new[0])
         return with_bodies(s, tuple(new))
 
-    def _decides_selection(self, loop: For) -> bool:
-        return any(loop.var in self.deciding(e) for x in stmts_of(loop.body) for e in exprs_of(x))
+    def _decides_selection(self, loop: For, at: Values) -> bool:
+        return any(loop.var in self.deciding(e, at) for x in stmts_of(loop.body) for e in exprs_of(x))
 
-    def _at(self, loop: For, value: int) -> Stmt:
-        number = as_expr(value)
-        done: dict[int, Expr] = {}
+    def written(self, e: Expr, at: Values) -> Expr:
+        """`e` with the values of variables, simplified."""
+        return self.simplifier.simplify(self._put(e, at))
 
-        def put(e: Expr) -> Expr:
-            if loop.var not in self.vars(e):
-                return e
-            if id(e) not in done:
-                done[id(e)] = replaced(e)
-            return done[id(e)]
+    def _put(self, e: Expr, at: Values) -> Expr:
+        key = self._key(e, at)
+        if key[1].count(None) == len(key[1]):
+            return e
+        done = self._done.get(key)
+        if done is None:
+            done = self._done[key] = self._replaced(e, at)
+        return done
 
-        def replaced(e: Expr) -> Expr:
-            if isinstance(e, Var):
-                return number
-            if isinstance(e, Select):
-                cond = put(e.cond)
-                if isinstance(cond, Const):
-                    return put(e.a if cond.value else e.b)
-            return rebuild(e, tuple([put(kid) for kid in children(e)]))
+    def _replaced(self, e: Expr, at: Values) -> Expr:
+        if isinstance(e, Var):
+            return as_expr(at[e])
+        if isinstance(e, Select):
+            cond = self._put(e.cond, at)
+            if isinstance(cond, Const):
+                return self._put(e.a if cond.value else e.b, at)
+        return rebuild(e, tuple([self._put(kid, at) for kid in children(e)]))
 
-        return map_exprs(loop.body, lambda e: self.simplifier.simplify(put(e)))
+    def _key(self, e: Expr, at: Values) -> tuple[int, tuple[int | None, ...]]:
+        """An expression and the values of what occurs in it, None for what has none yet."""
+        return id(e), tuple([at.get(v) for v in self.vars(e)])
 
-    def vars(self, e: Expr) -> frozenset[Var]:
+    def vars(self, e: Expr) -> tuple[Var, ...]:
         """The variables that occur in `e`."""
         hit = self._vars.get(id(e))
-        if hit is not None:
-            return hit[1]
-        found = frozenset((e,)) if isinstance(e, Var) else frozenset().union(*[self.vars(k) for k in children(e)])
-        self._vars[id(e)] = (e, found)
+        if hit is None:
+            found = (e,) if isinstance(e, Var) else tuple(dict.fromkeys(v for k in children(e) for v in self.vars(k)))
+            hit = self._vars[id(e)] = (e, found)
+        return hit[1]
+
+    def deciding(self, e: Expr, at: Values) -> frozenset[Var]:
+        """The variables without a value in the conditions of selections in `e` that are not decided."""
+        if self.asked(e) <= at.keys():
+            return _NONE
+        key = self._key(e, at)
+        found = self._deciding.get(key)
+        if found is None:
+            found = self._deciding[key] = self._deciding_in(e, at)
         return found
 
-    def deciding(self, e: Expr) -> frozenset[Var]:
-        """The variables in the conditions of selections in `e`."""
-        hit = self._deciding.get(id(e))
-        if hit is not None:
-            return hit[1]
-        found = frozenset().union(*[self.deciding(k) for k in children(e)])
+    def _deciding_in(self, e: Expr, at: Values) -> frozenset[Var]:
+        asked = _NONE
         if isinstance(e, Select):
-            found |= self.vars(e.cond)
-        self._deciding[id(e)] = (e, found)
-        return found
+            cond = self.written(e.cond, at)
+            if isinstance(cond, Const):
+                return self.deciding(e.a if cond.value else e.b, at)
+            asked = frozenset(self.vars(cond))
+        return asked.union(*[self.deciding(kid, at) for kid in children(e)])
+
+    def asked(self, e: Expr) -> frozenset[Var]:
+        """The variables in the conditions of all selections in `e`."""
+        hit = self._asked.get(id(e))
+        if hit is None:
+            found = _NONE.union(*[self.asked(k) for k in children(e)])
+            hit = self._asked[id(e)] = (e, found | frozenset(self.vars(e.cond)) if isinstance(e, Select) else found)
+        return hit[1]
