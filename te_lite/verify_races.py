@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .expr import Expr, Var
+from .expr import Var
 from .stmt import Buffer, For, ForKind
 from .stmt_text import head_text
 from .verify_access import Counterexample, Open, Shown
@@ -23,7 +23,6 @@ from .verify_clash import MOST_POINTS, Apart, Clash, Pair, Unknown, at_points
 from .verify_digits import iterations_equal
 from .verify_phases import Phases
 from .verify_scope import Access
-from .verify_span import Span
 from .verify_walk import Walk
 from .visit import free_vars
 
@@ -42,7 +41,11 @@ class Meeting:
 
 @dataclass(frozen=True, eq=False)
 class _Class:
-    """Accesses of the same elements: one of them, its number, its constant, and the statements of all."""
+    """Accesses of the same elements: one of them, its number, its constant, and the statements of all.
+
+    Those of one number have the same index but for its constant, the same conditions, and the same boxes of the
+    variables that these depend on.
+    """
 
     access: Access
     number: int
@@ -80,17 +83,16 @@ def _pairs(loop: For, writes: list[Access], others: list[Access]) -> Iterator[Pa
 def _classes(accesses: list[Access], numbers: dict[object, int]) -> list[_Class]:
     """The accesses by the elements that they touch; `numbers` are those of indices but for their constants."""
     out: dict[tuple[int, int], _Class] = {}
+    asked: dict[int, frozenset[Var]] = {}
     for x in accesses:
         terms, constant = x.forms.of(x.index)
-        number = numbers.setdefault((frozenset(terms.items()), *_around(x)), len(numbers))
+        if id(x.scope) not in asked:
+            asked[id(x.scope)] = frozenset[Var]().union(*map(free_vars, x.scope.conditions))
+        used = asked[id(x.scope)].union(*[x.forms.variables(atom) for atom in terms])
+        boxes = frozenset([(v, x.scope.spans.of(v)) for v in used])
+        number = numbers.setdefault((frozenset(terms.items()), x.scope.conditions, boxes), len(numbers))
         out.setdefault((number, constant), _Class(x, number, constant)).statements.add(id(x.statement))
     return list(out.values())
-
-
-def _around(x: Access) -> tuple[tuple[Expr, ...], frozenset[tuple[Var, Span]]]:
-    """The conditions of an access, and the boxes of the variables that it and they depend on."""
-    used = set[Var]().union(*map(free_vars, (x.index, *x.scope.conditions)))
-    return x.scope.conditions, frozenset((v, x.scope.spans.of(v)) for v in used)
 
 
 def settle_meeting(m: Meeting) -> Shown | Counterexample | Open:
