@@ -72,7 +72,7 @@ def in_outer_product_order(body: Stmt) -> tuple[Stmt, frozenset[Buffer]]:
 
     def visit(s: Stmt) -> Stmt:
         loops, inner = perfect_nest(s, is_written_out)
-        tile = _tile(loops, inner) if isinstance(inner, Store) else None
+        tile = _tile(loops, inner) if loops and isinstance(inner, Store) else None
         if tile is None or not isinstance(inner, Store):
             return with_bodies(s, tuple([visit(b) for b in bodies(s)]))
         sums.add(inner.buffer)
@@ -85,9 +85,9 @@ def _tile(loops: Sequence[For], s: Store) -> _Tile | None:
     """The sides of `acc[i, j] += x[i] * y[j]`; none for other statements."""
     match s.value:
         case Binary(op="+", a=BufferLoad(buffer=own, index=index), b=Binary(op="*", a=x, b=y)) if own is s.buffer:
-            sums, of_x, of_y = free_vars(s.index), free_vars(x), free_vars(y)
             if own.storage != "local" or not bool(index == s.index):
                 return None
+            sums, of_x, of_y = free_vars(s.index), free_vars(x), free_vars(y)
         case _:
             return None
     sides = [[loop for loop in loops if loop.var in sums & one - other] for one, other in ((of_x, of_y), (of_y, of_x))]

@@ -39,8 +39,10 @@ def with_vector_writes(s: Stmt) -> Stmt:
 
 def _lane(loops: Sequence[For], s: Store) -> For | None:
     """The loop along neighbours in memory, whose turns are whole vectors that start at multiples of their size."""
+    if not loops or s.buffer.storage != "global":
+        return None
     read = {e.buffer for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}
-    if s.buffer.storage != "global" or s.buffer in read or not any(b.storage == "local" for b in read):
+    if s.buffer in read or not any(b.storage == "local" for b in read):
         return None
     widest = VECTOR_BYTES // BYTES[s.buffer.dtype]
     for width in (n for n in (8, 4, 2) if n <= widest):
