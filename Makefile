@@ -11,6 +11,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install -qq --no-compile --disable-pip-version-check
 LOG ?= conv2d.json
 TRIALS ?= 64
 CUDA_LOG ?= conv2d_cuda.json
@@ -30,16 +31,18 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long notebooks teach lint fuzz bench clean
 
+# The pip that comes with Python may be one that takes twice as long to find packages.
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[dev]"
+	-$(PIP) --upgrade pip
+	$(PIP) --editable ".[dev]"
 	touch $@
 
 tune: $(VENV)/.installed
 	$(RUN) -m ansor tune $(LAYER) --target c --more $(TRIALS) --log $(LOG) --compare
 
 $(VENV)/.installed-cuda: $(VENV)/.installed
-	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[cuda]" || \
+	$(PIP) --editable ".[cuda]" || \
 		echo "the packages of the extra [cuda] could not be installed" >&2
 	$(RUN) -c "import pycuda" 2> /dev/null && touch $@ || true
 
@@ -59,7 +62,7 @@ test-long: $(VENV)/.installed
 	$(PYTEST) -m "long and not slow and not gpu"
 
 $(VENV)/.installed-torch: $(VENV)/.installed
-	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[torch]" transformers
+	$(PIP) --editable ".[torch]" transformers
 	touch $@
 
 test-torch: $(VENV)/.installed-torch
@@ -69,7 +72,7 @@ notebooks: $(VENV)/.installed
 	$(RUN) -m tests.notebooks
 
 $(VENV)/.installed-notebooks: $(VENV)/.installed
-	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[notebooks]"
+	$(PIP) --editable ".[notebooks]"
 	touch $@
 
 teach: $(VENV)/.installed-notebooks
