@@ -47,13 +47,20 @@ def interpreters(version: str) -> Iterator[Path]:
 
 
 def environment(folder: Path, version: str) -> Path:
-    """The Python of an empty environment; skips where there is none of this version."""
+    """The Python of an empty environment, with a pip of today; skips where there is none of this version."""
     code = "import sys, venv; print(*sys.version_info[:2], sep='.')"
     for python in interpreters(version):
         if python.exists() and call(python, "-c", code, cwd=folder).stdout.strip() == version:
             done(python, "-m", "venv", folder / version, cwd=folder)
-            return folder / version / "bin" / "python"
+            made = folder / version / "bin" / "python"
+            call(*install(made), "--upgrade", "pip", cwd=folder)
+            return made
     pytest.skip(f"there is no Python {version} here")
+
+
+def install(python: Path) -> tuple[str | Path, ...]:
+    """What installs packages; modules are compiled when they are imported, which most never are."""
+    return python, "-m", "pip", "install", "--no-compile"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +68,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an sdist of the files of the checkout, and the wheel that is made of it."""
     place = tmp_path_factory.mktemp("built")
     python = environment(place, f"{sys.version_info[0]}.{sys.version_info[1]}")
-    had = call(python, "-m", "pip", "install", "setuptools>=77", "wheel", cwd=place)
+    had = call(*install(python), "setuptools>=77", "wheel", cwd=place)
     if had.returncode != 0:
         pytest.skip(f"packages cannot be had here: {had.stderr.strip().splitlines()[-1]}")
     for name in (*PACKAGES, "pyproject.toml", "setup.py", "README.md", "LICENSE"):
@@ -115,7 +122,7 @@ print("right")
 def test_the_main_job_in_an_empty_environment(built: Path, tmp_path: Path, version: str) -> None:
     """A user's day: install, look around, tune, show, export; then what needs files that are no Python."""
     python = environment(tmp_path, version)
-    done(python, "-m", "pip", "install", next(built.glob("*.whl")), cwd=tmp_path)
+    done(*install(python), next(built.glob("*.whl")), cwd=tmp_path)
     here, ansor = tmp_path / "job", python.parent / "ansor"
     here.mkdir()
     assert "C compiler" in done(ansor, "doctor", cwd=here)
