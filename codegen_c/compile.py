@@ -64,12 +64,12 @@ def compiler_version(command: tuple[str, ...]) -> str:
 
 
 def compiler_facts() -> tuple[str, ...]:
-    """What is part of the name of all that the compiler makes: its command, flags of processors, and its version.
+    """What is part of the name of all that the compiler makes: its command, its version, and flags of processors.
 
     Raises CompileError.
     """
     command = compiler_command()
-    return (*command, *processor_flags(command), compiler_version(command))
+    return (*command, compiler_version(command), *processor_flags(command))
 
 
 @lru_cache(maxsize=8)

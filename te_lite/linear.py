@@ -18,8 +18,8 @@ x = c*q + r, 0 <= r < c:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from .expr import INDEX, Binary, Const, Expr
 from .interval import INF, Interval
@@ -144,9 +144,12 @@ class LinearSpace:
         self._kept: set[Atom] = set()
         self._count = 0
 
-    @contextmanager
-    def keeping(self, forms: Iterable[Lin]) -> Iterator[None]:
+    def keeping(self, forms: Sequence[Lin]) -> AbstractContextManager[None]:
         """Combine none of the remainders that some forms have with anything else."""
+        return self._keeping(forms) if forms else nullcontext()
+
+    @contextmanager
+    def _keeping(self, forms: Sequence[Lin]) -> Iterator[None]:
         before = self._kept
         self._kept = before | {a for x in forms for a in x.terms if a.kind == MOD}
         try:

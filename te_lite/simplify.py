@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import nullcontext
 from functools import reduce
 from typing import Any
 
@@ -230,9 +229,8 @@ class Simplifier:
         if not kids:
             return self._shared(e)
         first = self.simplify(kids[0])
-        asked = isinstance(first, Compare | Logical | Not)
-        below = [self._below[id(c)] for c in conjuncts(first) if id(c) in self._below] if asked else []
-        with self._space.keeping(below) if below else nullcontext():
+        parts = conjuncts(first) if isinstance(first, Compare | Logical | Not) else ()
+        with self._space.keeping([self._below[id(c)] for c in parts if id(c) in self._below]):
             new = (first, *[self.simplify(k) for k in kids[1:]])
         if isinstance(e, Select) and isinstance(new[0], Const):
             return new[1] if new[0].value else new[2]

@@ -7,6 +7,8 @@
 #include <time.h>
 
 typedef float f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float f32x4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float f32x2 __attribute__((vector_size(8), aligned(4), may_alias));
 #define VEC(type, element) (*(type *)&(element))
 
 __attribute__((noinline)) void rfactor(const float *restrict A, float *restrict total) {
@@ -26,12 +28,12 @@ __attribute__((noinline)) void rfactor(const float *restrict A, float *restrict 
   for (int ax0 = 0; ax0 < 4; ++ax0) {
     total[ax0] = 0.0f;
     {
-      float total_r0;
-      total_r0 = total[ax0];
-      for (int k_i_v = 0; k_i_v < 8; ++k_i_v) {
-        total_r0 += total_rf[ax0 * 8 + k_i_v];
-      }
-      total[ax0] = total_r0;
+      float total_rf_lanes[8] __attribute__((aligned(64)));
+      VEC(f32x8, total_rf_lanes[0]) = VEC(f32x8, total_rf[ax0 * 8]);
+      VEC(f32x4, total_rf_lanes[0]) = VEC(f32x4, total_rf_lanes[0]) + VEC(f32x4, total_rf_lanes[4]);
+      VEC(f32x2, total_rf_lanes[0]) = VEC(f32x2, total_rf_lanes[0]) + VEC(f32x2, total_rf_lanes[2]);
+      total_rf_lanes[0] += total_rf_lanes[1];
+      total[ax0] += total_rf_lanes[0];
     }
   }
 }
