@@ -18,6 +18,7 @@ from math import gcd
 
 from te_lite.c_text import BYTES
 from te_lite.expr import Binary, BufferLoad, Expr, Var, binary, const
+from te_lite.perfect_nest import IN_TURN
 from te_lite.register_tile import VECTOR_DTYPES
 from te_lite.stmt import Alloc, Buffer, For, ForKind, Stmt, Store, bodies, seq, stmts_of, with_bodies
 from te_lite.visit import free_vars, substitute
@@ -64,7 +65,7 @@ def _sum_of(loop: For, own: frozenset[Buffer], indices: Indices) -> _Sum | None:
             held, part = (a, b) if a.buffer is total else (b, a)
         case _:
             return None
-    serial = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED) and op in _OPERATIONS and part.dtype in VECTOR_DTYPES
+    serial = loop.kind in IN_TURN and op in _OPERATIONS and part.dtype in VECTOR_DTYPES
     fixed = held.buffer is total and bool(held.index == index) and loop.var not in free_vars(index)
     if not serial or not fixed or part.buffer is total or part.buffer not in own:
         return None

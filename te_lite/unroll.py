@@ -97,9 +97,10 @@ class _Writer:
     def expand(self, s: Stmt, at: Values = _NOWHERE, copies: int = 1) -> Stmt:
         """`s` where the variables of written loops have values, one of `copies`: up to `MAX_COPIES` are written."""
         if isinstance(s, For):
-            if s.kind is ForKind.UNROLLED and copies * s.extent <= MAX_COPIES and self._decides_selection(s, at):
-                parts = [self.expand(s.body, {**at, s.var: k}, copies * s.extent) for k in range(s.extent)]
-                return seq(*parts)
+            if s.kind is ForKind.UNROLLED and self._decides_selection(s, at):
+                copies *= s.extent
+                if copies <= MAX_COPIES:
+                    return seq(*[self.expand(s.body, {**at, s.var: k}, copies) for k in range(s.extent)])
         elif at and not bodies(s):
             s = map_exprs(s, lambda e: self.written(e, at))
         if isinstance(s, Store) and _stores_itself(s):

@@ -58,6 +58,18 @@ def test_as_many_copies_are_written_out_as_allowed(
     assert len(stores) == (6 if written_out else 1)
 
 
+@pytest.mark.parametrize(("most", "stores"), [(12, 7), (11, 6), (5, 1)])
+def test_copies_are_counted_of_loops_that_stay_loops_too(
+    monkeypatch: pytest.MonkeyPatch, most: int, stores: int
+) -> None:
+    """An unrolled loop of too many copies is left to the compiler, which makes them of what is inside of it."""
+    monkeypatch.setattr("te_lite.unroll.MAX_COPIES", most)
+    a = te.placeholder((12, 1), name="A")
+    b = te.compute((12, 1), lambda i, j: te.select(i < 3, a[i, j], te.const(0.0, "float32")), name="B")
+    state = replay(te.ComputeDAG([a, b]), [Split(1, 0, 12, (2,)), Pragma(1, 0, "auto_unroll_max_step$12")])
+    assert len([s for s in stmts_of(te.lower(state).body) if isinstance(s, Store)]) == stores
+
+
 def test_the_largest_extent_of_a_thread_axis() -> None:
     assert te.thread_axis((0, 2**31 - 1), "blockIdx.x").extent == 2**31 - 1
     for extent in (0, 2**31):
