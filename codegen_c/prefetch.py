@@ -18,9 +18,10 @@ from te_lite.visit import free_vars, walk
 
 from .indices import Indices, Linear
 
-LONG = 80 << 10
+LONG = 128 << 10
 """Bytes of all streams of a loop.  With 44 KiB (a product of 512 terms) asking took 1 % longer, with 66 as long; with
-88 and 176 (1,024 and 2,048 terms) 2 and 3 to 5 % less, on a core whose first cache has 32 KiB."""
+84 (1,024 terms) 6 % longer on two idle cores, and 2 % less where a neighbour was busy; with 168 (2,048 terms) 3 to 12 %
+less.  The first cache of a core had 32 KiB, the second one 512."""
 LINE = 64
 AHEAD = 1024
 """Bytes of lines: 16 turns that move by a line or more, some 100 cycles of a tile, the time of the last cache."""

@@ -30,6 +30,7 @@ from ..core.registry import entry_of, search_parts
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
+from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
@@ -49,6 +50,7 @@ from .scoring import Scorer, Scores, beside, hand_features, scores_of, unmeasure
 from .search_loop import one_round, search_loop
 from .similar import Similar, Start
 from .sketch_params import DEFAULT_PARAMS, checked_params
+from .trust import Origin, Trust
 
 RANDOM_ROUNDS_AHEAD = 8
 PRIOR_TRIALS = 64
@@ -111,7 +113,8 @@ class SketchPolicy:
         self._proposals: Proposals | None = None
         self._extra: dict[str, list[State]] = {}
         self._announced = self._began = False
-        self._asked: dict[tuple[Step, ...], tuple[Row, Prediction | None]] = {}
+        self.trust = Trust()
+        self._asked: dict[tuple[Step, ...], tuple[Row, Prediction | None, Origin]] = {}
         self._rounds = 0
         self._similar = Similar()
         self._start: Start | None = None
@@ -217,10 +220,11 @@ class SketchPolicy:
         require_whole(TaskError, "SketchPolicy.ask", n=n)
         self._began, self._rounds = True, self._rounds + 1
         with collector_paused():
-            picked, scores = self._picked(self.proposals, n) if n else ([], np.empty(0))
-        for (state, row), score in zip(picked, scores.tolist(), strict=True):
+            picked, scores, bred = self._picked(self.proposals, n) if n else ([], np.empty(0), range(0))
+        for k, ((state, row), score) in enumerate(zip(picked, scores.tolist(), strict=True)):
             prediction = Prediction(score, self._rounds) if math.isfinite(score) else None
-            self._asked[state.steps] = row, prediction
+            origin = Origin.DRAWN if math.isnan(score) else Origin.CHOSEN if k in bred else Origin.OTHER
+            self._asked[state.steps] = row, prediction, origin
         return [state for state, _ in picked]
 
     def predicted(self, states: Sequence[State]) -> list[Prediction | None]:
@@ -228,28 +232,40 @@ class SketchPolicy:
         found = [self._asked.get(state.steps) for state in states]
         return [None if one is None else one[1] for one in found]
 
-    def _picked(self, proposals: Proposals, n: int) -> tuple[list[Picked], Scores]:
-        """Up to `n` programs, and their scores: NaN where nothing has an opinion of them, and of those drawn at random,
-        of which each would be another variant to record."""
+    def _picked(self, proposals: Proposals, n: int) -> tuple[list[Picked], Scores, range]:
+        """Up to `n` programs, their scores, and which of them are the best of many that were bred.
+
+        A score is NaN where nothing has an opinion of a program, and of one drawn at random, of which each would be
+        another variant to record.
+        """
         if self._learns_nothing:
             picked = proposals.random(n)
-            return picked, np.full(len(picked), np.nan)
+            return picked, np.full(len(picked), np.nan), range(0)
         with asking(PART, self.cost_model, "ready"):
             known = is_ready(self.cost_model)
-        chance = int(self.params["eps_greedy"] * n) if known else n // 2
         score = Scorer(self.task, self.cost_model, self._prior) if known else unmeasured(self.task)
+        chance = self._left_to_chance(n, score) if known else n // 2
         elites = self._elites() or list(self.start.rows)
         picked = [] if self.measured else proposals.take(elites, n // 4)
         picked += proposals.take(beside(elites[0], n // 4, score), n // 4) if known and self.stuck and elites else []
         picked += proposals.firsts(n // 2, score) if known else []
+        begin = len(picked)
         picked += proposals.evolved(max(0, n - chance - len(picked)), score, elites)
+        bred = range(begin, len(picked))
         picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
         scores = scores_of(score, [row for _, row in picked])
         liked = scores if known else scores[:0]
         best = scores_of(score, self._elites()[: int(len(liked) > 0)])
         self.promise.asked(liked, best, scores_throughput(self.cost_model))
         drawn = proposals.random(n - len(picked))
-        return picked + drawn, np.concatenate([scores, np.full(len(drawn), np.nan)])
+        return picked + drawn, np.concatenate([scores, np.full(len(drawn), np.nan)]), bred
+
+    def _left_to_chance(self, n: int, score: Scorer) -> int:
+        """How many of `n` programs are drawn at random: a share `eps_greedy`, more where the scores mean little."""
+        least = int(self.params["eps_greedy"] * n)
+        known = isinstance(self.cost_model, AnalyticalModel)
+        trusted = 1.0 if known else self.trust.share(score, self.proposals, self.measured, self.seed)
+        return least + int((n - least) * (1 - trusted))
 
     @property
     def _prior(self) -> float:
@@ -289,7 +305,9 @@ class SketchPolicy:
         """
         require_told("SketchPolicy.tell", self.task, inputs, results)
         before = min([m.cost for m in self.measured], default=np.inf)
+        origins = [self._asked[inp.steps][2] if inp.steps in self._asked else Origin.OTHER for inp in inputs]
         rows = self._remember(inputs, results)
+        self.trust.told(results, origins)
         self.promise.told(results)
         self._similar.tell(inputs, results)
         self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before

@@ -1,0 +1,98 @@
+"""How much a search follows its model: a round is drawn at random as far as the model's scores mean nothing.
+
+Evolution gives a sketch with many programs more of a round than one with few, which only scores that mean something
+justify: with random scores the best of 64 programs of the tutorials' layer took 1.2 to 1.6 times as long, by estimate,
+as the best of 64 that are drawn sketch by sketch.  So before anything is measured the scores of a model that nobody
+vouches for are held against the estimates; then against the times of what is known; and what it chose against what was
+drawn at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from ..core.measure_values import MeasureResult
+from .proposals import Measured, Proposals
+from .scoring import Scorer, Scores, scores_of, unmeasured
+
+REMEMBERED = 64
+LOOKED_AT = 128
+"""Programs on which scores are compared with the estimates."""
+ENOUGH = 16
+"""So many programs of a kind say something."""
+AGREES = 0.2
+"""The rank correlation from which on scores mean something; that of 100 random ones is below it in 98 of 100 cases."""
+BETTER, AS_GOOD = 0.65, 0.5
+"""How often what the model chose beats what was drawn: as often as this it is followed, or not at all."""
+
+
+class Origin(Enum):
+    """Who chose a program: the model among many, chance, or neither of them."""
+
+    CHOSEN = "chosen"
+    DRAWN = "drawn"
+    OTHER = "other"
+
+
+@dataclass
+class Trust:
+    """What became of programs that were drawn at random, all of them, and of the last ones that the model chose.
+
+    Costs are seconds, infinite for a program that failed.
+    """
+
+    drawn: list[float] = field(default_factory=list)
+    chosen: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+
+    def told(self, results: Sequence[MeasureResult], origins: Sequence[Origin]) -> None:
+        """A round ended, whose programs came from there."""
+        for res, origin in zip(results, origins, strict=True):
+            cost = res.cost if res.ok else math.inf
+            match origin:
+                case Origin.DRAWN:
+                    self.drawn.append(cost)
+                case Origin.CHOSEN:
+                    self.chosen.append(cost)
+
+    def share(self, score: Scorer, proposals: Proposals, measured: Sequence[Measured], seed: int) -> float:
+        """The part of a round, 0 to 1, that these scores may choose: by results, else by what is known, or estimated.
+
+        What is looked at for that may still be proposed.
+        """
+        by_results = self.by_results()
+        if by_results is not None:
+            return by_results
+        known = [(m.row, m.cost) for m in measured if m.row is not None][-REMEMBERED:]
+        if len(known) >= ENOUGH:
+            return agreement(scores_of(score, [row for row, _ in known]), -np.array([cost for _, cost in known]))
+        look = proposals.to_look_at()
+        look.rng = np.random.default_rng(seed)
+        groups = look.population(LOOKED_AT)
+        ours, estimates = [np.concatenate([np.empty(0), *map(x, groups)]) for x in (score, unmeasured(score.task))]
+        return agreement(ours, estimates)
+
+    def by_results(self) -> float | None:
+        """From 0, the choice is no better than chance, to 1; None where too little was measured to say."""
+        if len(self.drawn) < ENOUGH or len(self.chosen) < ENOUGH:
+            return None
+        chosen, drawn = np.array(self.chosen)[:, None], np.array(self.drawn)[None, :]
+        better = float(np.mean((chosen < drawn) + 0.5 * (chosen == drawn)))
+        return float(np.clip((better - AS_GOOD) / (BETTER - AS_GOOD), 0.0, 1.0))
+
+
+def agreement(scores: Scores, others: Scores) -> float:
+    """From 0, no order in common, to 1, of two opinions of the same programs; 1 where there are too few to say.
+
+    Programs that one of them gives no chance are left out.
+    """
+    both = np.isfinite(scores) & np.isfinite(others)
+    if both.sum() < ENOUGH:
+        return 1.0
+    ours, theirs = [np.argsort(np.argsort(x[both], kind="stable"), kind="stable") for x in (scores, others)]
+    return float(np.clip(np.corrcoef(ours, theirs)[0, 1] / AGREES, 0.0, 1.0))
