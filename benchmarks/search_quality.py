@@ -2,7 +2,7 @@
 
     python -m benchmarks.search_quality --logs DIR [--target c|cuda] [--workloads NAME ...] [--methods NAME ...]
         [--trials 256] [--long-trials 1024] [--seeds 3] [--first-seed 0] [--figures DIR] [--json FILE]
-        [--runner analytical]
+        [--runner analytical] [--in-turns]
 
 random      programs drawn at random
 blind       evolution that scores at random: the measured programs are parents, nothing tells children apart
@@ -11,10 +11,11 @@ model       evolution under the learning model, whose scores are random until 10
 draft       the analytical model until the learning one is ready: what the policy does on its own
 
 Every run has a log of its own in DIR, and beside it the seconds of each trial.  Runs that are there are read, runs
-that were stopped go on.  With `--long-trials` those of `draft` go on to as many.  On the CPU and with PyTorch at hand,
-the best programs of the last method after `--compare-at` trials are timed anew, in turns with PyTorch's operator, for
-the tasks of `LIMITS`.  `--runner analytical` tries the benchmark out without compiling anything: the estimates of the
-analytical model take the place of times.
+that were stopped go on.  With `--long-trials` those of `draft` go on to as many.  With `--in-turns` the best programs
+are timed anew, all those of a task in turns (`search_turns.py`), and these times count.  On the CPU and with PyTorch at
+hand, the best programs of the last method after `--compare-at` trials are timed anew, in turns with PyTorch's operator,
+for the tasks of `LIMITS`.  `--runner analytical` tries the benchmark out without compiling anything: the estimates of
+the analytical model take the place of times.
 
 Criteria on two CPU cores: `blind` and `model` are never worse than `random` at the trials of `GAINS`, and `draft` is
 better by those gains, in the geometric mean of the six tasks (medians over the seeds); after 64 trials a run of `draft`
@@ -28,8 +29,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report
+from benchmarks.search_turns import in_turns
 from te_lite.reference import random_inputs
 from te_lite.state import State
 
@@ -101,14 +103,18 @@ METHODS: dict[str, Callable[[int], Any]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """The trials of a search in order: `costs` (inf after a failure) and `elapsed` since its start, seconds [n]."""
+    """The trials of a search in order: `costs` (inf after a failure) and `elapsed` since its start, seconds [n].
+
+    `again` are seconds of the best programs after so many trials, timed anew.
+    """
 
     costs: np.ndarray
     elapsed: np.ndarray
+    again: Mapping[int, float] = field(default_factory=dict)
 
     def best(self, trials: int) -> float:
         """The least cost of the first `trials` trials."""
-        return float(self.costs[:trials].min(initial=np.inf))
+        return self.again[trials] if trials in self.again else float(self.costs[:trials].min(initial=np.inf))
 
     def best_by(self, seconds: np.ndarray) -> np.ndarray:
         """The least cost within so many seconds."""
@@ -333,6 +339,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--compare-at", type=int, default=TVM_TRIALS)
     p.add_argument("--rounds", type=int, default=7, help="how often our programs and PyTorch's take turns")
     p.add_argument("--runner", choices=("local", "analytical"), default="local")
+    p.add_argument("--in-turns", action="store_true", help="time the best programs of a task anew, in turns")
     p.add_argument("--verbose", type=int, choices=(0, 1, 2), default=0)
     options = p.parse_args()
     options.compare_at = min(options.compare_at, options.trials)
@@ -361,6 +368,13 @@ def main() -> None:
                     f"{name} {method} seed {seed}: {run.best(options.trials) * 1e6:.1f} us in {seconds:.1f} s",
                     flush=True,
                 )
+        if options.in_turns:
+            counts = sorted({*SHOWN, options.trials, trials_of("draft", options)})
+            places = [(method, k) for method in runs for k in range(options.seeds)]
+            for (method, k), again in zip(
+                places, in_turns(task, [files[m][k] for m, k in places], counts), strict=True
+            ):
+                runs[method][k] = replace(runs[method][k], again=again)
         figures[name] = figures_of(runs, options.trials)
         print_methods(name, figures[name], options.trials)
         if plots.available():
