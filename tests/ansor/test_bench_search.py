@@ -155,6 +155,7 @@ def test_what_a_searcher_must_not_ask(asked: Any, law: str) -> None:
         contest(Listed([0], [0]), matrix, candidates_of(matrix), 0, 4, 2)
 
 
+@pytest.mark.long
 def test_a_searcher_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """It is run in a process of its own; that it raises, or is not there, is one sentence."""
     made_up().save(tmp_path / "made_up.npz")

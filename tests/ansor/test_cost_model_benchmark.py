@@ -58,6 +58,7 @@ def test_a_model_of_ones_own_is_judged(log: Path, capsys: pytest.CaptureFixture[
         cost_model.judged(found, 1, dict)
 
 
+@pytest.mark.long
 def test_it_runs_from_any_folder(log: Path) -> None:
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     words = ["cost_model", "--log", log.name, "--splits", "1", "--json", "figures.json"]

@@ -83,6 +83,7 @@ def test_old_records_are_skipped_with_a_sentence(
     assert code != 0 and not Path("out").exists()
 
 
+@pytest.mark.long
 def test_without_the_function_the_log_is_as_it_was(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     run = subprocess.run(

@@ -61,6 +61,7 @@ def test_matmul(tune, tmp_path):
     np.testing.assert_array_equal(c, d)
 
 
+@pytest.mark.long
 def test_strided_padded_batched_conv(tune, tmp_path, capsys):
     args = (2, 9, 7, 6, 5, 3, 3, (2, 2), (1, 1))
     task, log = ansor.SearchTask("conv2d_layer", args, target="c"), tmp_path / "log.json"

@@ -49,6 +49,7 @@ def inherited(pid: int | None) -> list[str]:
     return [found[number] for number in sorted(found)]
 
 
+@pytest.mark.long
 def test_workers_share_a_server_until_it_dies(
     servers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ time.sleep(100)
 """
 
 
+@pytest.mark.long
 def test_a_worker_ends_with_the_process_that_started_it_whatever_it_does(tmp_path: Path) -> None:
     """Even one that is stopped, which hears of nothing."""
     path = os.pathsep.join(p or os.getcwd() for p in sys.path)

@@ -125,6 +125,7 @@ def test_random_programs_keep_their_values(name: str) -> None:
     assert packed >= COUNT[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WORKLOADS)
 @pytest.mark.one_in(2)
 def test_compiled_programs_keep_their_values(name: str) -> None:

@@ -242,6 +242,7 @@ def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
     assert len(replayed) == 10
 
 
+@pytest.mark.long
 def test_every_sketch_is_judged_by_a_good_program_of_its_own():
     """There are dozens of sketches, and a population has room for four."""
     task = ansor.SearchTask("matmul", (256, 256, 256), target="cuda -model=H200")

@@ -69,6 +69,7 @@ def tune(
     return scheduler, heard
 
 
+@pytest.mark.long
 def test_a_seed_decides_the_search_in_however_many_processes(tmp_path: Path) -> None:
     """Twice on the same log: it goes on where that ends, and nothing is measured twice."""
     runs = []

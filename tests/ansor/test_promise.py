@@ -92,6 +92,7 @@ def test_what_is_no_line_on_a_stop_is_passed_over(line: str) -> None:
     assert read_stopped(b"# stopped " + line.encode()) is None
 
 
+@pytest.mark.long
 def test_a_network_stops_when_all_its_tasks_have(tmp_path: Path) -> None:
     tasks = [ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(n, 8, 8)), target="c") for n in (8, 16)]
     scheduler = ansor.TaskScheduler(tasks, callbacks=[])

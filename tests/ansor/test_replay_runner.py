@@ -103,6 +103,7 @@ def test_programs_that_differ_by_loops_of_one_turn_are_one() -> None:
     assert far not in ReplayRunner([(one, result)]) and other in ReplayRunner([(one, result)])
 
 
+@pytest.mark.long
 def test_the_search_that_the_page_shows_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As it stands there, but for the folder of the log."""
     page = (EXAMPLES.parent.parent / "docs" / "replacing_a_part.md").read_text()

@@ -183,6 +183,7 @@ def tune(builder: NoBuilder, processes: int, runner: AnalyticalRunner | None = N
     return {key: set(steps) for key, steps in heard.found.items()}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_program_that_takes_long_to_build_holds_no_builder_back() -> None:
     """Of twelve tasks three are built at once: a scheduler with two would wait for ever."""
@@ -195,5 +196,6 @@ def test_a_program_that_takes_long_to_build_holds_no_builder_back() -> None:
     assert len(set(runner.prepared)) == 12 and set(builder.heard[:6]) == set(runner.prepared[:3])
 
 
+@pytest.mark.long
 def test_a_seed_decides_the_search_however_long_builds_take() -> None:
     assert tune(Late(1), 0) == tune(Late(2), 2)

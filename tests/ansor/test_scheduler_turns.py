@@ -70,6 +70,7 @@ def run(tasks: Sequence[ansor.SearchTask], log: Path, runner: Any, trials: int, 
     return scheduler
 
 
+@pytest.mark.long
 def test_each_task_begins_with_what_nobody_searched_for_once(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
     log, runner = tmp_path / "log.json", Lucky()
     scheduler = run(tasks, log, runner, 12)

@@ -61,6 +61,7 @@ def test_programs_without_a_score_stay_so_and_hopeless_ones_are_told_apart() -> 
     assert found[0] == -np.inf and (np.argsort(found[1:]) == np.argsort(expected[1:])).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.one_in(2)
 def test_the_prior_fades_as_measurements_come_in(target: str) -> None:

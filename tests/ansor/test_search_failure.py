@@ -44,6 +44,7 @@ def options(trials: int, log: Path, runner: AnalyticalRunner) -> ansor.TuningOpt
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.one_in(3)

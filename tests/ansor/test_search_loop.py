@@ -86,6 +86,7 @@ def measured(task: ansor.SearchTask, n: int) -> tuple[list[MeasureInput], list[M
     return inputs, [AnalyticalRunner(noise=0.3).run(inp, BUILT) for inp in inputs]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.one_in(2)
 def test_a_model_of_states_and_one_of_features_ask_for_the_same_programs(target: str) -> None:
@@ -98,6 +99,7 @@ def test_a_model_of_states_and_one_of_features_ask_for_the_same_programs(target:
     assert asked[0] == asked[1] and len(set(asked[0])) == 6
 
 
+@pytest.mark.long
 def test_what_is_asked_for_can_run() -> None:
     """On a GPU with so little shared memory that children of good programs often want more."""
     hardware = ansor.HardwareParams(max_shared_memory_per_block=3000, max_threads_per_block=128, target="cuda")
@@ -110,6 +112,7 @@ def test_what_is_asked_for_can_run() -> None:
         policy.tell(inputs, results)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.one_in(2)
 def test_a_search_that_is_stuck_looks_next_to_its_best_program(target: str) -> None:

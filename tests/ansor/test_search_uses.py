@@ -53,6 +53,7 @@ def rules_of(policy: Any) -> dict[str, int]:
     return {name: count for name, count in given.items() if count}
 
 
+@pytest.mark.long
 def test_the_first_line_says_what_is_used(task: ansor.SearchTask, capsys: pytest.CaptureFixture[str]) -> None:
     policy = search(task)
     (line,) = capsys.readouterr().out.splitlines()
@@ -91,6 +92,7 @@ def test_custom_rules_are_searched_alone_unless_others_are_asked_for(
         assert extra == sum(rules_of(policy).values())
 
 
+@pytest.mark.long
 def test_the_default_model_learns_and_asks_mutations(task: ansor.SearchTask) -> None:
     mutation = Nothing()
     policy = search(task, trials=9, verbose=0, mutations=[*CPU_MUTATIONS, mutation])
@@ -104,6 +106,7 @@ def test_the_default_model_follows_the_seed(task: ansor.SearchTask) -> None:
     assert [s.steps for s in first] == [s.steps for s in again]
 
 
+@pytest.mark.long
 def test_each_task_of_a_scheduler_says_it_once(task: ansor.SearchTask, capsys: pytest.CaptureFixture[str]) -> None:
     other, runner = ansor.SearchTask("norm", (1, 16, 16), target="c"), AnalyticalRunner()
     scheduler = ansor.TaskScheduler([task, other], callbacks=[], seed=0)

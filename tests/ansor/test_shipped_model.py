@@ -51,6 +51,7 @@ def test_one_of_other_features_is_told_and_left(
     assert shipped.shipped_model(ansor.Target("cuda")) is None and "is not used" in caplog.text
 
 
+@pytest.mark.long
 def test_computations_are_held_out_whole(tmp_path: Path) -> None:
     logs = []
     for name, tensors in (("a", matmul(16, 16, 16)), ("b", matmul(8, 16, 32)), ("c", softmax(8, 16))):

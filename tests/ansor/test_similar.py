@@ -111,6 +111,7 @@ def test_the_store_knows_similar_tasks(
     assert "begins with 2 programs of 1 similar task" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_tasks_of_one_run_begin_with_programs_of_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     """Each of the first three may be asked for before any is told."""
     tasks = [task_of(*sizes, "cuda") for sizes in ((32, 64, 16), (64, 32, 32), (64, 64, 32), (32, 32, 32))]

@@ -291,6 +291,7 @@ def test_ctrl_c_keeps_what_was_measured(tasks, tmp_path):
     assert len(set(lines(log))) == 40 == sum(scheduler.task_trials)
 
 
+@pytest.mark.long
 def test_the_model_learns_from_both_files_and_overwrites_neither(tasks, tmp_path, monkeypatch):
     log, model, calls = tmp_path / "log", tmp_path / "model.ubj", []
     ansor.TaskScheduler(tasks, callbacks=[], seed=1).tune(options(12, 4, log), "sketch.random", FLAT)

@@ -71,6 +71,7 @@ def test_xgb_comes_close_to_the_optimum(loss_type: str) -> None:
     assert np.median(np.reshape(found, (len(LAYERS), 3)), axis=1).max() <= 1.05
 
 
+@pytest.mark.long
 def test_a_plan_that_brought_nothing_is_followed_by_a_random_one() -> None:
     """Of plans after progress a small share lies outside of what the model likes best, of others most."""
 

@@ -129,6 +129,7 @@ def test_parts_of_a_whole_and_rates() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_times_of_real_processes_lie_within_those_around_them(faults: Any, matmul_task: Any, states: Any) -> None:
     """The same without a made-up clock: what a record says fits between two looks at the clock."""
     faults(["good", "slow", "wrong"])

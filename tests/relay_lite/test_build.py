@@ -307,6 +307,7 @@ def choosing(accept: Accept) -> Choose[GroupProgram]:
     return lambda need, taken: choose_program(need, ansor.Target("c"), accept, taken)
 
 
+@pytest.mark.long
 def test_every_kernel_is_lowered_once() -> None:
     """Packed or not, recorded or not; a group whose weight is an input in one call and constant in another is two."""
     x, v = var("x", (3, 20)), var("v", (20, 20))

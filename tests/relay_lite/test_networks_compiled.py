@@ -118,6 +118,7 @@ class Case:
         np.testing.assert_allclose(got, self.expected, rtol=0, atol=limit * largest)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network", some(DEFAULT))
 def test_networks_with_default_programs(network: str) -> None:
     case = Case(network, DEFAULT[network])

@@ -152,6 +152,7 @@ def test_another_machine_has_other_programs() -> None:
             assert compile_schedule(state, tensors, small).config.depth(Memory.ACC) == 1024
 
 
+@pytest.mark.long
 def test_the_first_programs_of_a_search() -> None:
     """Before anything is measured the draft model proposes programs as good as the best of the template."""
     for name, optimum in (("C2", 566_753), ("C11", 736_904))[: some(2, 1)]:
@@ -189,6 +190,7 @@ def pack(x: np.ndarray) -> np.ndarray:
     return x.reshape(1, -1, 16, *x.shape[1:]).transpose(0, 1, 3, 4, 2)[:, :, :, :, None].astype(np.int8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.one_in(3)
 def test_a_search_measures_records_and_replays(operator: str, tmp_path: Path) -> None:

@@ -163,6 +163,7 @@ def test_what_fits_no_machine_is_refused() -> None:
 # -------------------------------------------------------------------------------------------------- the executor
 
 
+@pytest.mark.long
 def test_the_executor_runs_and_times_a_network() -> None:
     graph = graph_pack(quantized(), 1, 16, 8, device_annot=True)
     module = VtaModule(graph)
