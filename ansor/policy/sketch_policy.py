@@ -9,6 +9,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput
+from ..cost_model.shipped import shipped_model
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
@@ -45,12 +47,12 @@ from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
 from .exchange import require_told
 from .promise import Promise
-from .proposals import Measured, Picked, Proposals
-from .scoring import Scorer, Scores, beside, hand_features, scores_of, unmeasured
+from .proposals import Measured, Proposals
+from .scoring import Scorer, beside, hand_features, scores_of, unmeasured
 from .search_loop import one_round, search_loop
 from .similar import Similar, Start
 from .sketch_params import DEFAULT_PARAMS, checked_params
-from .trust import Origin, Trust
+from .trust import Chosen, Origin, Trust, taken_in_turns, with_scores
 
 RANDOM_ROUNDS_AHEAD = 8
 PRIOR_TRIALS = 64
@@ -220,45 +222,46 @@ class SketchPolicy:
         require_whole(TaskError, "SketchPolicy.ask", n=n)
         self._began, self._rounds = True, self._rounds + 1
         with collector_paused():
-            picked, scores, bred = self._picked(self.proposals, n) if n else ([], np.empty(0), range(0))
-        for k, ((state, row), score) in enumerate(zip(picked, scores.tolist(), strict=True)):
-            prediction = Prediction(score, self._rounds) if math.isfinite(score) else None
-            origin = Origin.DRAWN if math.isnan(score) else Origin.CHOSEN if k in bred else Origin.OTHER
-            self._asked[state.steps] = row, prediction, origin
-        return [state for state, _ in picked]
+            picked = self._picked(self.proposals, n) if n else []
+        for one in picked:
+            prediction = Prediction(one.score, self._rounds) if math.isfinite(one.score) else None
+            self._asked[one.state.steps] = one.row, prediction, one.origin
+        return [one.state for one in picked]
 
     def predicted(self, states: Sequence[State]) -> list[Prediction | None]:
         """What the model thought of programs that were asked for, and of which nothing was told yet."""
         found = [self._asked.get(state.steps) for state in states]
         return [None if one is None else one[1] for one in found]
 
-    def _picked(self, proposals: Proposals, n: int) -> tuple[list[Picked], Scores, range]:
-        """Up to `n` programs, their scores, and which of them are the best of many that were bred.
+    def _picked(self, proposals: Proposals, n: int) -> list[Chosen]:
+        """Up to `n` programs; where estimates alone stand in for the model, their choices and others come in turns.
 
         A score is NaN where nothing has an opinion of a program, and of one drawn at random, of which each would be
         another variant to record.
         """
         if self._learns_nothing:
-            picked = proposals.random(n)
-            return picked, np.full(len(picked), np.nan), range(0)
+            return with_scores(proposals.random(n), Origin.DRAWN)
         with asking(PART, self.cost_model, "ready"):
             known = is_ready(self.cost_model)
         score = Scorer(self.task, self.cost_model, self._prior) if known else unmeasured(self.task)
         chance = self._left_to_chance(n, score) if known else n // 2
         elites = self._elites() or list(self.start.rows)
-        picked = [] if self.measured else proposals.take(elites, n // 4)
-        picked += proposals.take(beside(elites[0], n // 4, score), n // 4) if known and self.stuck and elites else []
-        picked += proposals.firsts(n // 2, score) if known else []
-        begin = len(picked)
-        picked += proposals.evolved(max(0, n - chance - len(picked)), score, elites)
-        bred = range(begin, len(picked))
-        picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
-        scores = scores_of(score, [row for _, row in picked])
+        firsts = [] if self.measured else proposals.take(elites, n // 4)
+        firsts += proposals.take(beside(elites[0], n // 4, score), n // 4) if known and self.stuck and elites else []
+        firsts += proposals.firsts(n // 2, score) if known else []
+        bred = proposals.evolved(max(0, n - chance - len(firsts)), score, elites)
+        lasts = [] if known else proposals.firsts((n - len(firsts) - len(bred)) // 2, score)
+        scores = scores_of(score, [row for _, row in (*firsts, *bred, *lasts)])
         liked = scores if known else scores[:0]
         best = scores_of(score, self._elites()[: int(len(liked) > 0)])
         self.promise.asked(liked, best, scores_throughput(self.cost_model))
-        drawn = proposals.random(n - len(picked))
-        return picked + drawn, np.concatenate([scores, np.full(len(drawn), np.nan)]), bred
+        drawn = proposals.random(n - len(scores))
+        by_part = np.split(scores, [len(firsts), len(firsts) + len(bred)])
+        of_part = ((firsts, Origin.OTHER), (bred, Origin.CHOSEN), (lasts, Origin.OTHER))
+        parts = [with_scores(*part, found) for part, found in zip(of_part, by_part, strict=True)]
+        parts.append(with_scores(drawn, Origin.DRAWN))
+        in_turns = not known and shipped_model(self.task.target) is None
+        return [*parts[0], *(taken_in_turns(parts[1:]) if in_turns else chain(*parts[1:]))]
 
     def _left_to_chance(self, n: int, score: Scorer) -> int:
         """How many of `n` programs are drawn at random: a share `eps_greedy`, more where the scores mean little."""
@@ -362,7 +365,7 @@ class SketchPolicy:
 
     def choice(self) -> State | None:
         """The program that the model likes best of those that were not measured; it may still be proposed."""
-        return next((state for state, _ in self._picked(self.proposals.to_look_at(), 1)[0]), None)
+        return next((one.state for one in self._picked(self.proposals.to_look_at(), 1)), None)
 
     def continue_from(self, filename: Path, records: Sequence[Record]) -> None:
         """Go on where a log stops, and learn from it, unless the policy has begun or was given a log already."""

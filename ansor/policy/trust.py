@@ -14,11 +14,16 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
+from te_lite.state import State
+
 from ..core.measure_values import MeasureResult
-from .proposals import Measured, Proposals
+from ..evolve.buckets import Row
+from .proposals import Measured, Picked, Proposals
 from .scoring import Scorer, Scores, scores_of, unmeasured
 
 REMEMBERED = 64
@@ -38,6 +43,26 @@ class Origin(Enum):
     CHOSEN = "chosen"
     DRAWN = "drawn"
     OTHER = "other"
+
+
+class Chosen(NamedTuple):
+    """A program that was chosen: its score, NaN where nothing has an opinion of it, and who chose it."""
+
+    state: State
+    row: Row
+    score: float
+    origin: Origin
+
+
+def with_scores(picked: Sequence[Picked], origin: Origin, scores: Scores | None = None) -> list[Chosen]:
+    """Programs that one and the same chose, with their scores, if they have any."""
+    found = [math.nan] * len(picked) if scores is None else scores.tolist()
+    return [Chosen(state, row, score, origin) for (state, row), score in zip(picked, found, strict=True)]
+
+
+def taken_in_turns(parts: Sequence[Sequence[Chosen]]) -> list[Chosen]:
+    """One program of each part after the other, as long as it has some."""
+    return [one for turn in zip_longest(*parts) for one in turn if one is not None]
 
 
 @dataclass

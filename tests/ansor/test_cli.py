@@ -24,6 +24,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.long
 def test_tune_best_distill(here, faults, capsys):
     faults(["good"])
     command = ["tune", "matmul", "--shape", "13,11,7", "--trials", "5", "--seed", "3", "--log", "log.json"]

@@ -57,6 +57,7 @@ def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return stem
 
 
+@pytest.mark.long
 def test_a_workload_of_a_file(name, faults, capsys):
     faults(["good"])
     assert main(["tune", f"{name}.py:product_{name}", "--args", "n=3", "--trials", "2"]) == 0

@@ -92,6 +92,7 @@ def test_records_of_other_tasks_and_new_logs(tmp_path: Path, capsys: pytest.Capt
     assert "loaded" not in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_scheduler_goes_on(resume: bool, tmp_path: Path) -> None:
     log, tasks = tmp_path / "log.json", [task_of(), task_of(6, 4, 8)]

@@ -33,6 +33,7 @@ def test_what_is_to_be_installed_is_what_the_extras_have() -> None:
         assert set(packages) == extras()[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("started", ["module", "script"])
 def test_the_hint_after_tuning_is_a_command_that_is_found(
     started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -134,6 +134,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.long
 def test_the_folders_of_dead_runs_are_swept_and_no_others(tmp_path, monkeypatch):
     """85 folders were left after 52 kills."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -212,6 +212,7 @@ SCRIPT = textwrap.dedent("""
 """)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "fifth"), [(signal.SIGINT, "run_hang"), pytest.param(signal.SIGKILL, "good", marks=pytest.mark.long)]
 )

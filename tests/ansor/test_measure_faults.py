@@ -107,6 +107,7 @@ def test_holes_cannot_be_built(faults, matmul_task):
     assert result.error_no == E.INSTANTIATION_ERROR
 
 
+@pytest.mark.long
 def test_build_overlaps_run_when_the_device_is_another(faults, matmul_task, states, monkeypatch):
     from tests.ansor import faulty_backend
 

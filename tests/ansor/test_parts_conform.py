@@ -40,6 +40,7 @@ class TestRandomSearch(PolicySuite):
         return ansor.SketchPolicy(task, ansor.RandomModel(seed), seed=seed, verbose=0)
 
 
+@pytest.mark.long
 class TestLearningSearch(PolicySuite):
     def make(self, task: ansor.SearchTask, seed: int) -> ansor.SketchPolicy:
         return ansor.SketchPolicy(task, ansor.XGBModel(seed=seed), SMALL, seed=seed, verbose=0)

@@ -47,6 +47,7 @@ def estimated(made: Programs, hardware: HardwareParams) -> Any:
     return seconds(made, machine_of("c" if hardware is HARDWARE["c"] else "cuda", hardware))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", [extract, fits, estimated])
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", ["matmul_relu", "conv2d_stride", "softmax", "winograd"])

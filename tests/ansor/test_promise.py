@@ -76,6 +76,7 @@ def options(log: Path, trials: int, stopping: Any) -> ansor.TuningOptions:
     )
 
 
+@pytest.mark.long
 def test_a_search_says_in_its_log_why_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task, log = ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(8, 8, 8)), target="c"), tmp_path / "log.json"
     task.tune(options(log, 400, "auto"), search_policy=policy_of(task))

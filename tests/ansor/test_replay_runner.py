@@ -74,6 +74,7 @@ def test_it_says_why_a_program_is_unknown() -> None:
     assert f"the same first {max(shared)} of {len(steps[10])} steps, and then [" in str(info.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", [
     pytest.param(ansor.RandomModel(9), id="random"),
     pytest.param(ansor.XGBModel(seed=9), id="evolving", marks=pytest.mark.long),

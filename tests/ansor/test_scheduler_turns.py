@@ -130,6 +130,7 @@ def test_who_goes_on_with_the_log_knows_what_the_turns_said(tasks: list[ansor.Se
     assert again.best_costs == [3e-3] * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("runner", "phrase"), [
     (Lucky(2e-3), "the untuned one"), (Lucky(default=2e-3), "the default schedule")
 ])  # fmt: skip

@@ -37,6 +37,7 @@ def text(variant: Variant, row: np.ndarray) -> str:
     return re.sub(r"[\w.@]+", lambda word: numbers.get(word[0], word[0]), lowered)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_program_stays(name: str) -> None:
     rng = np.random.default_rng(0)

@@ -220,6 +220,7 @@ def agrees(dag: ComputeDAG, n: int, seed: int, on_emulator: bool, target: Target
         assert not wrong, (wrong, [to_json(step) for step in state.steps])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tf32", "batched", "convolution"])
 def test_programs_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(CASES[name]()), 1, 0, on_emulator=False)

@@ -223,6 +223,7 @@ def test_who_is_timed_again(matmul_task: ansor.SearchTask, states: Any) -> None:
     assert near_after_all([own[0]], leader(0.9e-3, 1, inputs[0]), [untuned, default]) == []
 
 
+@pytest.mark.long
 def test_the_comparison_says_it_too(
     matmul_task: ansor.SearchTask, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -40,6 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_workload_whose_programs_are_all_refused(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads outside, which is refused at the door, too; nobody stands there."""
     for door in (task_actions, cli_main):

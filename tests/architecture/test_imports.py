@@ -165,6 +165,7 @@ UPWARD = {
 }
 
 
+@pytest.mark.long
 def test_upward_imports_are_refused_and_counted(copy: Path) -> None:
     """In a copy of the tree, at the top and in a function: import-linter names both, and there is a cycle."""
     for module, code in UPWARD.items():
@@ -182,6 +183,7 @@ def test_upward_imports_are_refused_and_counted(copy: Path) -> None:
     assert {"ansor/core", "ansor/policy"} <= set(rooms)
 
 
+@pytest.mark.long
 def test_the_table_is_printed() -> None:
     printed = "\n".join(lines())
     assert all(f"\n{package} " in printed for package in PACKAGES) and "TYPE_CHECKING" in printed

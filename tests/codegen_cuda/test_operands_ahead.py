@@ -146,6 +146,7 @@ def drawn(name: str, count: int) -> Iterator[tuple[State, LoweredFunc]]:
             yield state, te.lower(state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WORKLOADS)
 @pytest.mark.one_in(3)

@@ -62,6 +62,7 @@ def lives(plan: ExecutionPlan) -> tuple[list[Request], list[int]]:
     return requests, [plan.storages[s].offset for s in inside]
 
 
+@pytest.mark.long
 def test_storages_that_overlap_while_both_are_needed() -> None:
     """An oracle of its own says when: all pairs, all steps."""
     plan, rng = build(NETWORK, target="c").plan, random.Random(0)

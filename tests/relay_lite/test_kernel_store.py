@@ -105,6 +105,7 @@ print(digest(lib))
 """
 
 
+@pytest.mark.long
 def test_a_fresh_process_takes_what_is_kept(store: Path, chosen: list[str]) -> None:
     first = build(network(), target="c")
     assert chosen == list(first.kernels) == KERNELS and len(list(store.glob("*.kernel"))) == 3

@@ -56,6 +56,7 @@ def test_tutorial_page(tmp_path: Path) -> None:
     assert len({i.task.workload_key for i, _ in best}) == len(best) == 13
 
 
+@pytest.mark.long
 def test_no_gpu_is_one_sentence(tmp_path: Path) -> None:
     """All 24 tasks of ResNet-18 for a GPU are printed without one."""
     done = run(SCRIPT, tmp_path, "cuda", PYTHONPATH=PATHS, CUDA_VISIBLE_DEVICES="")

@@ -39,6 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return members(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [25, pytest.param(500, marks=pytest.mark.slow)])
 def test_hostile_libraries(whole: dict[str, bytes], tmp_path: Path, count: int) -> None:
     rng, refused, path = random.Random(count), 0, tmp_path / "lib.tar"

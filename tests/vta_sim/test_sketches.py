@@ -60,6 +60,7 @@ def errors_of(operator: str, shapes: int, programs: int, seed: int) -> list[floa
     return errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_random_programs_are_right(operator: str) -> None:
     """Bit for bit, and their cycles are known."""

@@ -239,6 +239,7 @@ def test_inference_in_parts_is_the_reference() -> None:
         np.testing.assert_array_equal(network.run({"data": image}), want)
 
 
+@pytest.mark.long
 def test_inference_with_a_compiled_processor_part() -> None:
     """Float sums depend on their order, so a few of the first int8 numbers may differ; from there on no bit may."""
     seen: list[tuple[Function, Arrays, Arrays]] = []

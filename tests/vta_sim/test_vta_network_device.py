@@ -100,6 +100,7 @@ def test_compiled_kernels_do_what_the_reference_says(name: str) -> None:
 IMAGES = some(3, 1)
 
 
+@pytest.mark.long
 def test_inference_on_the_machine_is_the_reference() -> None:
     kernels = DeviceKernels(device())
     network = VtaNetwork(graph_pack(quantized(), 1, 16, 8, device_annot=True), kernels)
