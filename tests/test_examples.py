@@ -74,6 +74,7 @@ SEAMS = {
 WHOLE_SEARCHES = ("custom_cost_model", "custom_mutation")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.long] if n in WHOLE_SEARCHES else []) for n in SEAMS]
 )

@@ -91,7 +91,7 @@ class Redraw:
     """Draws all lengths of one tile anew, as sampling does.
 
     Moved factors alone lead away from what is sampled: a tile with many ways to move a factor is reached from many,
-    so that after a dozen moves half of the programs of a product are some 1.3 times slower than before, by estimate.
+    so that after a dozen moves half of the programs of a product are 1.1 to 1.5 times slower than before, by estimate.
     """
 
     weight: float

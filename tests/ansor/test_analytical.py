@@ -338,6 +338,7 @@ def gated(channels: int, depth: int) -> te.ComputeDAG:
     return te.ComputeDAG([data, weight, bias, gate, te.compute(conv.shape, lambda *i: shut[i] * gate[i], name="y")])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(4, 96), (1, 7), (8, 1), (5, 3)])
 @pytest.mark.one_in(2)
 def test_a_first_round_of_a_little_task(shape: tuple[int, int]) -> None:

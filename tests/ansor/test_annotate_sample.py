@@ -115,6 +115,7 @@ def test_locations_can_be_frozen() -> None:
             assert stage.is_placeholder or stage.where == INLINED or extent_of(stage, "vectorize") <= 4
 
 
+@pytest.mark.long
 def test_loops_of_a_tile_are_lanes_together_where_they_lie_side_by_side() -> None:
     """The rows of an image tile join when the tile is as wide as the image (or what a loop around it needs of it)."""
     lanes: dict[str, set[Any]] = {}

@@ -51,12 +51,12 @@ class Sampled:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_dozen_mutations_lead_nowhere(name: str) -> None:
-    """Factors alone make half of the programs slower by a fifth to a half."""
+    """Factors alone make half of the programs slower, by a tenth to a half."""
     sampled = Sampled(name)
     start = sampled.median(sampled.rows)
     assert abs(sampled.median(sampled.changed(CPU_MUTATIONS, 12)) - start) < 0.2
     moves = tuple([m for m in CPU_MUTATIONS if not isinstance(m, Redraw)])
-    assert sampled.median(sampled.changed(moves, 12)) - start > 0.15
+    assert sampled.median(sampled.changed(moves, 12)) - start > 0.08
 
 
 def test_what_rests_on_lengths_is_drawn_again_in_evolution() -> None:

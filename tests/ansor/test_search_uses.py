@@ -76,6 +76,7 @@ def test_a_random_search_says_so(task: ansor.SearchTask, capsys: pytest.CaptureF
     assert "3 sketches (3 by the rules of c); model RandomModel; programs at random, without evolution" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("asked", "names"), [(None, []), ("rows", []), ("all", None), ("split_reduction", None)])
 def test_custom_rules_are_searched_alone_unless_others_are_asked_for(
     task: ansor.SearchTask, capsys: pytest.CaptureFixture[str], asked: str | None, names: Sequence[str] | None

@@ -99,6 +99,7 @@ PRODUCTS: dict[str, tuple[Callable[[], list[Tensor]], bool]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.one_in(3)
 def test_products(name: str) -> None:

@@ -43,6 +43,7 @@ class TestGA(TunerSuite):
         return GATuner(task, pop_size=50, rng=rng)
 
 
+@pytest.mark.long
 class TestXGB(TunerSuite):
     learns = True
 

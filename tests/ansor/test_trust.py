@@ -82,6 +82,7 @@ def test_old_choices_are_forgotten() -> None:
     assert trust.by_results() == 1.0
 
 
+@pytest.mark.long
 def test_random_scores_choose_next_to_nothing() -> None:
     """But one program of each sketch, and what is a few by chance."""
     sketches = len(ansor.SketchPolicy(task(), verbose=0).proposals.sketches)

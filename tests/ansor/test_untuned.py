@@ -69,6 +69,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log.json"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["c", "cuda"])
 def test_they_come_first_are_no_trials_and_are_not_measured_again(
     target: str, log: Path, capsys: pytest.CaptureFixture[str]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import codegen_c
 import te_lite as te
@@ -52,6 +53,7 @@ ON_HEAP: list[list[Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_copies_share_their_scratch_memory() -> None:
     dag = te.ComputeDAG(conv2d_layer(1, 7, 7, 8, 8, 3, 1, 1))
     func = te.lower(replay(dag, [from_json(s) for s in ON_HEAP]))

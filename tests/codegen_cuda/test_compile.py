@@ -190,6 +190,7 @@ def test_importing_and_emitting_load_no_compiler_and_no_pycuda() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(nvrtc.library() is None, reason="NVRTC is not installed")
 def test_threads_compile_side_by_side() -> None:
     """Six sources on three threads give what they give one by one."""

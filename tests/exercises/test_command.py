@@ -81,6 +81,7 @@ def test_progress_comes_back(here: Path) -> None:
 LOOP = "while True:\n    pass\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "told"),
     [

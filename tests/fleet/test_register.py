@@ -194,6 +194,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @examples(50)
 @given(st.dictionaries(st.text().filter("files".__ne__), JSON), st.dictionaries(st.text(), st.binary()))
 def test_messages_come_back(header: dict[str, Any], files: dict[str, bytes]) -> None:

@@ -78,6 +78,7 @@ def emulate(library: NetworkLibrary, inputs: dict[str, Array]) -> list[Array]:
     ]
 
 
+@pytest.mark.long
 def test_the_plan_on_the_emulator(library: NetworkLibrary) -> None:
     assert set(library.binaries) == {f"{name}.cubin" for name in library.kernels}
     inputs = {"data": np.random.default_rng(0).uniform(-1, 1, (2, 5, 6, 4)).astype("float32")}

@@ -17,6 +17,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(init.Xavier, "weight", lambda self, name, array, rng: None)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("name", "layout", "count", "total", "gflop", "digits", "repeated"),

@@ -49,6 +49,7 @@ def test_it_is_short() -> None:
     assert len(FILE.read_text().splitlines()) < 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["matmul_relu", "argmax"])
 def test_its_programs_are_searched_and_right(name: str, tmp_path: Path) -> None:
     dag = te.ComputeDAG(WORKLOADS[name]())

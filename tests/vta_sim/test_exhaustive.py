@@ -38,6 +38,7 @@ def small_times(journal: Path) -> Times:
     return times_of(read_journal(journal))
 
 
+@pytest.mark.long
 def test_all_configurations_once(journal: Path, tmp_path: Path) -> None:
     """As a loop over trials finds them; an interrupted run goes on with what is left."""
     task, trials = layer_task(SMALL["small"]), Trials()

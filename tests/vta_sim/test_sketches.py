@@ -88,6 +88,7 @@ def test_many_random_programs_are_right(operator: str) -> None:
     assert len(errors) > 100 and np.sqrt(np.mean(np.square(errors))) < 0.02
 
 
+@pytest.mark.long
 def test_what_is_drawn_is_what_compiles() -> None:
     """Lengths at random, divisors or not: the lanes know what the compiler refuses."""
     rng = np.random.default_rng(3)
