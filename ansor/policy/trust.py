@@ -85,14 +85,17 @@ class Trust:
                 case Origin.CHOSEN:
                     self.chosen.append(cost)
 
-    def share(self, score: Scorer, proposals: Proposals, measured: Sequence[Measured], seed: int) -> float:
+    def share(
+        self, score: Scorer, proposals: Proposals, measured: Sequence[Measured], seed: int, vouched: bool
+    ) -> float:  # fmt: skip
         """The part of a round, 0 to 1, that these scores may choose: by results, else by what is known, or estimated.
 
-        What is looked at for that may still be proposed.
+        Before there are results nothing is held against scores that are `vouched` for.  What is looked at may still be
+        proposed.
         """
         by_results = self.by_results()
-        if by_results is not None:
-            return by_results
+        if by_results is not None or vouched:
+            return 1.0 if by_results is None else by_results
         known = [(m.row, m.cost) for m in measured if m.row is not None][-REMEMBERED:]
         if len(known) >= ENOUGH:
             return agreement(scores_of(score, [row for row, _ in known]), -np.array([cost for _, cost in known]))

@@ -86,7 +86,7 @@ def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
     run_program(emit(func), args)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["c", "cuda"])
 def test_programs_of_the_search(target: str) -> None:
     native = compiled if target == "c" else emulated

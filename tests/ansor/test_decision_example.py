@@ -93,7 +93,7 @@ def test_rows_become_states_and_come_back(name: str, target: str) -> None:
     assert seen == {0, 1}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @CASES
 @pytest.mark.one_in(2)
 def test_mutated_programs_compute_the_workload(name: str, target: str) -> None:

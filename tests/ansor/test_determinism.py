@@ -53,7 +53,7 @@ def test_two_processes_ask_for_the_same_programs(tmp_path: Path) -> None:
     assert {case: found for case, found in first.items() if case in SEQUENCES}.items() <= SEQUENCES.items()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(c, marks=[] if c in OFTEN else [pytest.mark.slow]) for c in SEQUENCES])
 def test_every_process_asks_for_the_same_programs(case: str, tmp_path: Path) -> None:
     """Also this one, whose hashes of texts are its own."""

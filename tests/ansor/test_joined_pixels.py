@@ -94,7 +94,7 @@ def agrees(name: str, n: int, seed: int, on_emulator: bool) -> None:
         assert not wrong, (wrong, [to_json(step) for step in state.steps])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["channels that divide nothing", "1 x 1, groups"])
 @pytest.mark.one_in(2)
 def test_programs_compute_the_convolution(name: str) -> None:

@@ -103,7 +103,7 @@ def outputs(before: ComputeDAG, program: Rewritten, inputs: dict[Tensor, Array],
     return [a for a, t in zip(args, before.tensors, strict=True) if t not in inputs]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 @pytest.mark.one_in(4)
 def test_random_programs_keep_their_values(name: str) -> None:

@@ -129,7 +129,7 @@ def small_policy(task, model, **params):
     return ansor.SketchPolicy(task, model, {**SMALL, **params}, seed=1, verbose=0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "params",
     [

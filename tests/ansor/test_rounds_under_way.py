@@ -183,7 +183,7 @@ def tune(builder: NoBuilder, processes: int, runner: AnalyticalRunner | None = N
     return {key: set(steps) for key, steps in heard.found.items()}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_program_that_takes_long_to_build_holds_no_builder_back() -> None:
     """Of twelve tasks three are built at once: a scheduler with two would wait for ever."""

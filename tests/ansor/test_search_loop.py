@@ -86,7 +86,7 @@ def measured(task: ansor.SearchTask, n: int) -> tuple[list[MeasureInput], list[M
     return inputs, [AnalyticalRunner(noise=0.3).run(inp, BUILT) for inp in inputs]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.one_in(2)
 def test_a_model_of_states_and_one_of_features_ask_for_the_same_programs(target: str) -> None:

@@ -76,7 +76,7 @@ def test_a_random_search_says_so(task: ansor.SearchTask, capsys: pytest.CaptureF
     assert "3 sketches (3 by the rules of c); model RandomModel; programs at random, without evolution" in out
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("asked", "names"), [(None, []), ("rows", []), ("all", None), ("split_reduction", None)])
 def test_custom_rules_are_searched_alone_unless_others_are_asked_for(
     task: ansor.SearchTask, capsys: pytest.CaptureFixture[str], asked: str | None, names: Sequence[str] | None
@@ -107,7 +107,7 @@ def test_the_default_model_follows_the_seed(task: ansor.SearchTask) -> None:
     assert [s.steps for s in first] == [s.steps for s in again]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_each_task_of_a_scheduler_says_it_once(task: ansor.SearchTask, capsys: pytest.CaptureFixture[str]) -> None:
     other, runner = ansor.SearchTask("norm", (1, 16, 16), target="c"), AnalyticalRunner()
     scheduler = ansor.TaskScheduler([task, other], callbacks=[], seed=0)

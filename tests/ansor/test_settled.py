@@ -52,7 +52,7 @@ def test_the_program_stays(name: str) -> None:
         np.testing.assert_array_equal([settled(variant, row[None], C, HARDWARE["c"])[0] for row in rows], made)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_sketches_that_give_all_lengths_repeat_themselves() -> None:
     """A copied operand: of its rows most are the same programs, and settled ones are told apart by the rows."""
     task = ansor.SearchTask(

@@ -115,7 +115,7 @@ def test_products(name: str) -> None:
         assert oracle.mismatch(te.lower(state), emulated) is None
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_slices_share_a_block() -> None:
     """As many threads a slice; their sums meet in shared memory; parts over blocks are factored out once more."""
     dag = ComputeDAG(matmul(197, 768, 768))

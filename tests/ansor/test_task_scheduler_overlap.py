@@ -269,7 +269,7 @@ def tune(tasks, trials, log, builder, runner, policy="default", seed=5, old=None
     return scheduler, asked
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [pytest.param("default", marks=pytest.mark.long), "sketch.random"])
 def test_a_seed_decides_the_run_however_long_things_take(tasks, policy, tmp_path):
     runs = [
@@ -289,7 +289,7 @@ def lines(log):
     return [(i.task.workload_key, i.steps) for i, _ in ansor.load_records(log)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [7, *[pytest.param(n, marks=pytest.mark.slow) for n in (3, 22)]])
 def test_ctrl_c_keeps_what_was_measured_and_nothing_is_measured_twice(tasks, stop, tmp_path):
     log, runner = tmp_path / "log", SlowRunner(stop=stop)

@@ -43,7 +43,7 @@ class TestGA(TunerSuite):
         return GATuner(task, pop_size=50, rng=rng)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 class TestXGB(TunerSuite):
     learns = True
 

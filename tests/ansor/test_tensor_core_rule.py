@@ -226,7 +226,7 @@ def test_programs_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(CASES[name]()), 1, 0, on_emulator=False)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @emulated
 @pytest.mark.parametrize("name", ["half, odd", "tf32, odd", "groups, factors in other places"])
 @pytest.mark.one_in(2)

@@ -140,7 +140,7 @@ def test_one_parameter_turns_them_off() -> None:
         assert any(len(t.extents) > 1 for t in space.tiles) == (padding > 0)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, pytest.mark.slow)) for n in PROGRAMS])
 def test_programs_are_right(name: str, target: str) -> None:

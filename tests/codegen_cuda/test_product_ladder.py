@@ -13,7 +13,7 @@ from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 @pytest.mark.parametrize("name", rungs())
 @pytest.mark.one_in(2)

@@ -70,7 +70,7 @@ def test_counts_at_the_best_tiles(name: str, launches: dict[str, Launch]) -> Non
     assert counts(launches[name]) == COUNTS[name]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "tiles", "expected", "megacycles"), OTHER_COUNTS)
 @pytest.mark.one_in(4)
 def test_counts_at_other_tiles(name: str, tiles: Tiles, expected: tuple[int, ...], megacycles: float | None) -> None:
