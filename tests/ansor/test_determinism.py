@@ -41,7 +41,7 @@ def run_elsewhere(directory: Path, hash_seed: str, *words: str) -> dict[str, str
     return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_processes_ask_for_the_same_programs(tmp_path: Path) -> None:
     """The second one has other hashes of texts, and takes the results from the log of the first."""
     cases = [f"{target} {model}" for target in TARGETS for model in MODELS]
@@ -53,7 +53,7 @@ def test_two_processes_ask_for_the_same_programs(tmp_path: Path) -> None:
     assert {case: found for case, found in first.items() if case in SEQUENCES}.items() <= SEQUENCES.items()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", [pytest.param(c, marks=[] if c in OFTEN else [pytest.mark.slow]) for c in SEQUENCES])
 def test_every_process_asks_for_the_same_programs(case: str, tmp_path: Path) -> None:
     """Also this one, whose hashes of texts are its own."""

@@ -51,7 +51,7 @@ def rounds_of(task: ansor.SearchTask, model: Any, runner: Any, rounds: int) -> n
     return np.median(np.reshape(costs.found, (rounds, ROUND)), axis=1)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.one_in(2)
 def test_what_is_learnt_corrects_a_wrong_draft(target: str) -> None:
