@@ -43,17 +43,16 @@ import numpy as np
 import ansor
 from ansor.core.errors import TaskError
 from ansor.cost_model import shipped
-from ansor.measure.answers import built_by, compared_by, submitted
 from ansor.policy.default_schedule import default_states
 from ansor.records.lines import believed_records
 from ansor.records.store import OFF, place_of
 from ansor.records.store_files import take_in
 from benchmarks import operator_rows, report
+from benchmarks.search_turns import in_turns
 from relay_lite.tuning.network import load_network
 from te_lite import ComputeDAG
 from te_lite.errors import require
 from te_lite.state import State
-from te_lite.step import Step
 
 HELD_OUT: Mapping[str, Sequence[str]] = {
     "mobilenet": (
@@ -176,13 +175,6 @@ class Bench:
             choice = self.policy(task, KNOWS[knows], 0).choice()
             return {"default": next(default_states(task)), **({} if choice is None else {"choice": choice})}
 
-    def in_turns(self, task: ansor.SearchTask, states: Sequence[State]) -> dict[tuple[Step, ...], float]:
-        """Seconds of programs in turns, by their steps; inf for one that does not run."""
-        inputs = {state.steps: ansor.MeasureInput(task, state) for state in states}
-        builds = [submitted(self.builder, inp) for inp in inputs.values()]
-        found = compared_by(self.runner, list(inputs.values()), [built_by(self.builder, build) for build in builds])
-        return {steps: float(np.median(t)) if t else np.inf for steps, t in zip(inputs, found, strict=True)}
-
 
 def best_after(task: ansor.SearchTask, log: Path, trials: int) -> list[State]:
     """The best few programs of the first trials of a log, best first."""
@@ -208,7 +200,8 @@ def compared(bench: Bench, task: ansor.SearchTask, name: str) -> dict[str, Any]:
             log = bench.searched(task, name, knows, seed, options.trials)
             for trials in [n for n in SHOWN if n <= options.trials]:
                 states[f"{knows} {trials} {seed}"] = [unmeasured["default"], *best_after(task, log, trials)]
-    figures = bench.in_turns(task, [state for found in states.values() for state in found])
+    programs = [state for found in states.values() for state in found]
+    figures = in_turns(task, programs, bench.builder, bench.runner)
     seconds = {which: min([figures[state.steps] for state in found]) for which, found in states.items()}
     least = seconds.get("reference", min(seconds.values()))
     return {

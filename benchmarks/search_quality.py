@@ -44,7 +44,7 @@ from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report
-from benchmarks.search_turns import in_turns
+from benchmarks.search_turns import best_states, timed_again
 from te_lite.reference import random_inputs
 from te_lite.state import State
 
@@ -228,14 +228,18 @@ def figures_of(runs: dict[str, list[Run]], trials: int) -> dict[str, Any]:
     }
 
 
+def gain_of(by: dict[str, Any], method: str, n: int) -> float:
+    """How many times faster than with `random` the best program of a task is, by the medians of the methods."""
+    return float(by["random"]["best_us"][n][1] / by[method]["best_us"][n][1])
+
+
 def gains_of(figures: dict[str, Any], trials: int) -> dict[str, dict[int, float]]:
     """How many times faster than with `random` the best program is, geometric mean over the tasks of medians."""
     counts = [n for n in GAINS if n <= trials]
     methods = [m for m in METHODS if all({m, "random"} <= set(found) for found in figures.values())]
 
     def gain(method: str, n: int) -> float:
-        pairs = [(found["random"]["best_us"][n][1], found[method]["best_us"][n][1]) for found in figures.values()]
-        return statistics.geometric_mean([ours / theirs for ours, theirs in pairs])
+        return statistics.geometric_mean([gain_of(by, method, n) for by in figures.values()])
 
     return {method: {n: gain(method, n) for n in counts} for method in methods if method != "random"}
 
@@ -246,7 +250,7 @@ def print_criteria(figures: dict[str, Any], gains: dict[str, dict[int, float]]) 
     for method, found in gains.items():
         least = [GAINS[n] if method == "draft" else 1.0 for n in found]
         for name, by in figures.items():
-            rows.append([method, name, *[by["random"]["best_us"][n][1] / by[method]["best_us"][n][1] for n in found]])
+            rows.append([method, name, *[gain_of(by, method, n) for n in found]])
         rows.append([method, "geometric mean", *found.values()])
         rows.append(["", "at least", *least])
     report.table(rows, ["random / it", "task", *[f"at {n}" for n in next(iter(gains.values()), ())]])
@@ -282,8 +286,9 @@ def compare(
     arrays = [aligned_copy(inputs[t]) for t in task.compute_dag.inputs]
     theirs = pytorch.matmul(arrays) if "matmul" in name else pytorch.conv2d_bias_relu(arrays, WORKLOADS[name][1][-1])
     ours = {}
+    n = options.compare_at
     for k, log in enumerate(logs):
-        module = ansor.build(best_state(task, log, options.compare_at), task.compute_dag.tensors, task.target)
+        module = ansor.build(best_states(task, log, [n])[n], task.compute_dag.tensors, task.target)
         out = aligned_copy(np.full(task.compute_dag.tensors[-1].shape, np.nan, np.float32))
         module(*arrays, out)
         pytorch.check(out, next(iter(theirs.values())))
@@ -297,13 +302,6 @@ def compare(
         "ratio": float(np.median(mine)) / library, "best_ratio": min(mine) / library,
         "seconds": float(np.median([run.elapsed[: options.compare_at][-1] for run in runs])),
     }  # fmt: skip
-
-
-def best_state(task: ansor.SearchTask, log: Path, trials: int) -> State:
-    """The best program of the first `trials` records."""
-    inputs, results = ansor.RecordReader(log).read_lines(trials)
-    costs = [r.cost if r.ok else np.inf for r in results]
-    return ansor.MeasureInput(task, steps=inputs[int(np.argmin(costs))].steps).state
 
 
 def print_comparison(found: dict[str, dict[str, Any]], method: str, trials: int) -> None:
@@ -369,12 +367,8 @@ def main() -> None:
                     flush=True,
                 )
         if options.in_turns:
-            counts = sorted({*SHOWN, options.trials, trials_of("draft", options)})
-            places = [(method, k) for method in runs for k in range(options.seeds)]
-            for (method, k), again in zip(
-                places, in_turns(task, [files[m][k] for m, k in places], counts), strict=True
-            ):
-                runs[method][k] = replace(runs[method][k], again=again)
+            again = timed_again(task, files, [*SHOWN, options.trials, trials_of("draft", options)])
+            runs = {m: [replace(r, again=a) for r, a in zip(runs[m], again[m], strict=True)] for m in runs}
         figures[name] = figures_of(runs, options.trials)
         print_methods(name, figures[name], options.trials)
         if plots.available():

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 import ansor
-from ansor.cli.compare import timed_in_turns
-from ansor.core.nd import aligned_copy
-from ansor.measure.check import poison
-from te_lite.reference import random_inputs
+from ansor.core.protocols import Builder, PairedRunner
+from ansor.measure.answers import built_by, compared_by, submitted
+from te_lite.state import State
 from te_lite.step import Step
 
-ROUNDS, SLICE = 7, 0.05
 
-
-def best_steps(task: ansor.SearchTask, log: Path, counts: Sequence[int]) -> dict[int, tuple[Step, ...]]:
-    """The program that was best by its record after so many trials, by their number."""
+def best_states(task: ansor.SearchTask, log: Path, counts: Iterable[int]) -> dict[int, State]:
+    """The program that was best by its record after so many trials, by their number; as far as there are so many."""
     inputs, results = ansor.RecordReader(log).read_lines()
     costs = np.array([r.cost if r.ok else np.inf for r in results])
-    return {n: inputs[int(np.argmin(costs[:n]))].steps for n in counts if n <= len(costs)}
+    best = {n: inputs[int(np.argmin(costs[:n]))] for n in counts if n <= len(costs)}
+    return {n: ansor.MeasureInput(task, steps=inp.steps).state for n, inp in best.items()}
 
 
-def in_turns(task: ansor.SearchTask, logs: Sequence[Path], counts: Sequence[int]) -> list[dict[int, float]]:
-    """Of each log, the seconds of its best program after so many trials; medians of `ROUNDS` turns on this machine.
+def in_turns(
+    task: ansor.SearchTask, states: Sequence[State], builder: Builder, runner: PairedRunner
+) -> dict[tuple[Step, ...], float]:
+    """Seconds of programs in turns, by their steps; inf for one that does not run."""
+    inputs = {state.steps: ansor.MeasureInput(task, state) for state in states}
+    builds = [submitted(builder, inp) for inp in inputs.values()]
+    found = compared_by(runner, list(inputs.values()), [built_by(builder, build) for build in builds])
+    return {steps: float(np.median(t)) if t else np.inf for steps, t in zip(inputs, found, strict=True)}
 
-    Equal programs are timed once.  Raises MeasureError for a program that cannot be built.
-    """
-    chosen = [best_steps(task, log, counts) for log in logs]
-    tensors = task.compute_dag.tensors
-    inputs = random_inputs(tensors, np.random.default_rng(0))
-    arrays = [aligned_copy(inputs[t] if t in inputs else poison(t.shape, t.dtype)) for t in tensors]
-    runs = {}
-    for steps in {s for by_count in chosen for s in by_count.values()}:
-        module = ansor.build(ansor.MeasureInput(task, steps=steps).state, tensors, task.target)
-        runs[steps] = lambda module=module: module(*arrays)
-    names = {str(k): steps for k, steps in enumerate(runs)}
-    times = timed_in_turns({name: runs[steps] for name, steps in names.items()}, ROUNDS, SLICE)
-    seconds = {names[name]: statistics.median(found) for name, found in times.items()}
-    return [{n: seconds[steps] for n, steps in by_count.items()} for by_count in chosen]
+
+def timed_again(
+    task: ansor.SearchTask, files: Mapping[str, Sequence[Path]], counts: Sequence[int]
+) -> dict[str, list[dict[int, float]]]:
+    """Of the logs of each method, the seconds of their best programs after so many trials, all of them in turns."""
+    best = {method: [best_states(task, log, counts) for log in logs] for method, logs in files.items()}
+    programs = [state for found in best.values() for by_count in found for state in by_count.values()]
+    builder, runner = ansor.LocalBuilder(), ansor.LocalRunner()
+    try:
+        seconds = in_turns(task, programs, builder, runner)
+    finally:
+        builder.close()
+        runner.close()
+    return {
+        method: [{n: seconds[state.steps] for n, state in by_count.items()} for by_count in found]
+        for method, found in best.items()
+    }

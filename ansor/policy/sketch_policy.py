@@ -266,10 +266,10 @@ class SketchPolicy:
     def _left_to_chance(self, n: int, score: Scorer) -> int:
         """How many of `n` programs are drawn at random: a share `eps_greedy`, more where the scores mean little."""
         least = int(self.params["eps_greedy"] * n)
+        if isinstance(self.cost_model, AnalyticalModel):
+            return least
         vouched = isinstance(self.cost_model, XGBModel)
-        trusted = 1.0
-        if not isinstance(self.cost_model, AnalyticalModel):
-            trusted = self.trust.share(score, self.proposals, self.measured, self.seed, vouched)
+        trusted = self.trust.share(score, self.proposals, self.measured, self.seed, vouched)
         return least + int((n - least) * (1 - trusted))
 
     @property

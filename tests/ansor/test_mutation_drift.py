@@ -21,6 +21,8 @@ from ansor.space.variants import random_variant
 
 HARDWARE = ansor.HardwareParams(2, 64, 64, 0, 0, 0, 0, 0)
 TASKS = {"matmul": (1024, 1024, 1024), "conv2d": (1, 56, 56, 64, 64, 3, 1, 1)}
+DRIFT = {"matmul": 0.08, "conv2d": 0.15}
+"""The least that the median of a task moves without tiles drawn anew, by its logarithm."""
 
 
 class Sampled:
@@ -56,7 +58,7 @@ def test_a_dozen_mutations_lead_nowhere(name: str) -> None:
     start = sampled.median(sampled.rows)
     assert abs(sampled.median(sampled.changed(CPU_MUTATIONS, 12)) - start) < 0.2
     moves = tuple([m for m in CPU_MUTATIONS if not isinstance(m, Redraw)])
-    assert sampled.median(sampled.changed(moves, 12)) - start > 0.08
+    assert sampled.median(sampled.changed(moves, 12)) - start > DRIFT[name]
 
 
 def test_what_rests_on_lengths_is_drawn_again_in_evolution() -> None:
