@@ -102,7 +102,7 @@ def tutorial() -> dict[str, float]:
             }
         ],
     }
-    page = DeviceProgram(open_device(), compile_source(source, open_device().arch).cubin, facts)
+    page = DeviceProgram(open_device(), [compile_source(source, open_device().arch).cubin], facts)
     page.run(case.handles)
     assert case.error() < 1e-5
     times: dict[str, list[float]] = {"ours": [], "page": []}

@@ -26,7 +26,8 @@ from ansor.measure.check import accepted_values, poison
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from codegen_cuda.compile import compile_source
-from codegen_cuda.device import CudaDevice, DeviceProgram
+from codegen_cuda.cuda_program import CudaProgram
+from codegen_cuda.device import CudaDevice, DeviceProgram, cubin_file
 from codegen_cuda.emit import emit
 from codegen_cuda.facts import program_facts
 from te_lite.reference import random_inputs
@@ -82,6 +83,10 @@ class Arrays:
         self.check()
 
 
+def _compiled(program: CudaProgram, arch: str) -> list[bytes]:
+    return [compile_source(unit, arch, use_cache=False).cubin for unit in program.units]
+
+
 def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--programs", type=int, default=48)
@@ -100,8 +105,9 @@ def main() -> None:
         state = parts.take("sample", partial(drawn_program, sketch, target, hardware, rng))
         func = parts.take("lower", partial(te.lower, state))
         program = parts.take("emit", partial(emit, func))
-        compiled = parts.take("compile", partial(compile_source, program.source, device.arch, use_cache=False))
-        (Path(folder) / "program.cubin").write_bytes(compiled.cubin)
+        compiled = parts.take("compile", partial(_compiled, program, device.arch))
+        for k, cubin in enumerate(compiled):
+            (Path(folder) / cubin_file(k)).write_bytes(cubin)
         (Path(folder) / "program.json").write_text(json.dumps(program_facts(program)))
         loaded = parts.take("load", partial(device.load, folder))
         parts.take("run", partial(arrays.run, loaded))

@@ -140,7 +140,7 @@ def our_graph(module: Any, tensors: Sequence[Any], calls: int) -> Replay:
     """Calls of a CUDA program on tensors of this device, recorded back to back."""
     device = open_device()
     cubin = compile_source(module.source, device.arch).cubin
-    program = DeviceProgram(device, cubin, program_facts(module.program))
+    program = DeviceProgram(device, [cubin], program_facts(module.program))
     launches = program.launches([Pointer(t.data_ptr()) for t in tensors])
 
     def record(stream: Any) -> None:

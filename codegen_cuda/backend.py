@@ -1,6 +1,7 @@
 """What the search needs of target `cuda` (see `ansor.core.backend.Backend`).
 
-A built program is a directory with `program.cu`, `program.cubin` and `program.json` (launch shapes and arguments).
+A built program is a directory with `program.cu`, `program.json` (launch shapes and arguments) and a cubin for each
+kernel: of the programs of a search, three in four kernels are those of programs before, and are compiled once.
 The architecture is the target's `-arch`, or that of the first device.
 """
 
@@ -20,13 +21,13 @@ from ansor.core.measure_values import DeviceInfo
 from te_lite.stmt import LoweredFunc
 
 from .architecture import target_architecture
-from .compile import available_compilers, compiler_name
-from .device import CudaDevice, architecture, device_count, device_numbers, driver
+from .compile import available_compilers, compile_source, compiler_name
+from .device import CudaDevice, architecture, cubin_file, device_count, device_numbers, driver
 from .emit import emit
 from .errors import DeviceError
 from .export import CudaExporter
 from .facts import program_facts
-from .module import CudaModule, compiled_program, open_device
+from .module import CudaModule, emitted_program, open_device
 from .network import CudaNetworkBackend
 from .toolkit import sanitizer_path
 
@@ -65,10 +66,11 @@ class CudaBackend(Backend):
 
         Raises LimitError, EmitError, CompileError, or DeviceError when no architecture is known.
         """
-        program, compiled = compiled_program(func, target_architecture(target))
-        place = Path(directory)
+        arch, place = target_architecture(target), Path(directory)
+        program = emitted_program(func, arch)
+        for k, cubin in enumerate([compile_source(unit, arch).cubin for unit in program.units]):
+            (place / cubin_file(k)).write_bytes(cubin)
         (place / "program.cu").write_text(program.source)
-        (place / "program.cubin").write_bytes(compiled.cubin)
         (place / "program.json").write_text(json.dumps(program_facts(program)))
 
     def open(self, index: int) -> CudaDevice:

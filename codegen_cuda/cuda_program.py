@@ -70,11 +70,13 @@ class CudaKernel:
 class CudaProgram:
     """CUDA C++ source and its kernels, to be launched one after the other.
 
+    `units` are sources as well, of each kernel alone: programs that differ in one kernel share those of the others.
     `args` are the caller's arrays, `scratch` those that the program needs besides; all start at a multiple of 16 bytes.
     """
 
     name: str
     source: str
+    units: tuple[str, ...]
     kernels: tuple[CudaKernel, ...]
     args: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -194,9 +195,9 @@ class CudaDevice:
     def load(self, directory: str) -> DeviceProgram:
         """Load what `CudaBackend.build` left in `directory`."""
         place = Path(directory)
-        return DeviceProgram(
-            self, (place / "program.cubin").read_bytes(), json.loads((place / "program.json").read_text())
-        )
+        facts = json.loads((place / "program.json").read_text())
+        cubins = [(place / cubin_file(k)).read_bytes() for k in range(len(facts["kernels"]))]
+        return DeviceProgram(self, cubins, facts)
 
     @cached_property
     def numbers(self) -> DeviceNumbers:
@@ -209,21 +210,26 @@ class CudaDevice:
         return Stopwatch(self.cuda, compile_source(SPIN_SOURCE, self.arch).cubin)
 
 
+def cubin_file(kernel: int) -> str:
+    """The name of the file with the machine code of a kernel, in the directory of a built program."""
+    return f"kernel{kernel}.cubin"
+
+
 class DeviceProgram:
     """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes.
 
-    `ahead`: the kernels wait for those before them (`early_launch.py`), and take what they fetch for later ones.
+    `cubins`: one that has all kernels, or one for each.  `ahead`: the kernels wait for those before them
+    (`early_launch.py`), and take what they fetch for later ones.
     """
 
-    def __init__(self, device: CudaDevice, cubin: bytes, facts: dict[str, Any]) -> None:
+    def __init__(self, device: CudaDevice, cubins: Sequence[bytes], facts: dict[str, Any]) -> None:
         self.device = device
-        module = device.cuda.module_from_buffer(cubin)
-        self._module = module
+        self._modules = [device.cuda.module_from_buffer(cubin) for cubin in cubins]
         self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
         self._arguments = int(facts["arguments"])
         self.ahead = bool(facts.get("ahead"))
         self._kernels = []
-        for k in facts["kernels"]:
+        for k, module in zip(facts["kernels"], cycle(self._modules), strict=False):
             function = module.get_function(k["name"])
             function.prepare("P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
             if k["dynamic_bytes"]:

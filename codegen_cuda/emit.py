@@ -9,7 +9,7 @@ kernels (`cuda_program.py`) and puts the file together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -386,10 +386,14 @@ def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgr
     nests, scratch = emitted_nests(func)
     base, buffers = (names := Names()).fresh(func.name), (*func.args, *scratch)
     built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers, waits) for k, nest in enumerate(nests)]
-    kernels, texts = tuple([kernel for kernel, _, _ in built]), [text for _, text, _ in built]
+    kernels = tuple([kernel for kernel, _, _ in built])
     helpers = {name: text for _, _, more in built for name, text in more.items()}
-    parts = [header_text(func, kernels, scratch, comment)]
-    if any(_HALF.search(text) for text in texts):
-        parts.append("#include <cuda_fp16.h>\n")
-    parts += [*helpers.values(), *([""] if helpers else []), "\n\n".join(texts)]
-    return CudaProgram(func.name, "\n".join(parts) + "\n", kernels, func.args, tuple(scratch))
+    source = f"{header_text(func, kernels, scratch, comment)}\n{_unit([text for _, text, _ in built], helpers)}"
+    units = tuple([_unit([text], more) for _, text, more in built])
+    return CudaProgram(func.name, source, units, kernels, func.args, tuple(scratch))
+
+
+def _unit(kernels: Sequence[str], helpers: Mapping[str, str]) -> str:
+    """A source of kernels and the helper functions that they call."""
+    include = ["#include <cuda_fp16.h>\n"] if any(_HALF.search(text) for text in kernels) else []
+    return "\n".join([*include, *helpers.values(), *([""] if helpers else []), "\n\n".join(kernels)]) + "\n"

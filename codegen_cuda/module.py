@@ -57,7 +57,7 @@ class CudaFunction:
 
     def _load(self) -> DeviceProgram:
         if self._loaded is None:
-            self._loaded = DeviceProgram(open_device(), self._cubin, self._facts)
+            self._loaded = DeviceProgram(open_device(), [self._cubin], self._facts)
         return self._loaded
 
     def _arguments(self, arrays: Sequence[Any]) -> tuple[list[Any], list[tuple[Any, Array]]]:
@@ -96,13 +96,18 @@ class CudaFunction:
         return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
 
+def emitted_program(func: LoweredFunc, arch: str) -> CudaProgram:
+    """The source of a program within the limits of an architecture.  Raises LimitError or EmitError."""
+    require_limits(func, Limits.of_architecture(arch))
+    return emit(func)
+
+
 def compiled_program(func: LoweredFunc, arch: str) -> tuple[CudaProgram, CompiledModule]:
     """Source and machine code; a program beyond the limits of the architecture is refused before it is compiled.
 
     Raises LimitError, EmitError or CompileError.
     """
-    require_limits(func, Limits.of_architecture(arch))
-    program = emit(func)
+    program = emitted_program(func, arch)
     return program, compile_source(program.source, arch)
 
 

@@ -51,7 +51,7 @@ class CudaExecutor:
         self.plan = network.plan
         self.device, self._where = open_device(index), DeviceId("cuda", index)
         self._programs = {
-            name: DeviceProgram(self.device, _cubin(network, name), facts_from_json(kernel.facts))
+            name: DeviceProgram(self.device, [_cubin(network, name)], facts_from_json(kernel.facts))
             for name, kernel in network.kernels.items()
         }
         self._arena = self.device.empty((self.plan.arena_bytes,), np.uint8)

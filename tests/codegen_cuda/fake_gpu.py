@@ -89,7 +89,7 @@ def fake_program(gpu: FakeGpu) -> DeviceProgram:
     """A program of one kernel without arguments."""
     device: Any = SimpleNamespace(cuda=gpu, stopwatch=Stopwatch(gpu, b""))
     kernel = {"name": "k", "grid": [1, 1, 1], "block": [32, 1, 1], "arguments": [], "dynamic_bytes": 0}
-    return DeviceProgram(device, b"", {"arguments": 0, "scratch_bytes": [], "kernels": [kernel]})
+    return DeviceProgram(device, [b""], {"arguments": 0, "scratch_bytes": [], "kernels": [kernel]})
 
 
 def jittering(rng: np.random.Generator, seconds: float, spread: float, cold: float = 0.0) -> Iterator[float]:

@@ -22,8 +22,10 @@ from codegen_cuda import (
     nvrtc,
     toolkit,
 )
+from codegen_cuda.backend import CudaBackend
 from codegen_cuda.resources import parse_resources
 from te_lite.environment import CODEGEN_CUDA_CACHE
+from te_lite.stmt import LoweredFunc
 from tests.codegen_cuda.golden_sketches import HARDWARE
 from tests.codegen_cuda.golden_states import COUNT, golden_func
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, argmax_of, sum_of
@@ -216,6 +218,33 @@ def test_equal_sources_are_compiled_once(own_cache: Path) -> None:
                   compile_source(KERNEL % "7.0f", "sm_90", ["--use_fast_math"])):  # fmt: skip
         assert other.seconds > 0
     assert len(list(own_cache.iterdir())) == 4
+
+
+def two_kernels(threads: int) -> LoweredFunc:
+    """Doubles, in blocks of 64 threads, then adds 1, in blocks of `threads`."""
+    a = te.placeholder((256,), name="A")
+    b = te.compute((256,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((256,), lambda i: b[i] + 1.0, name="C")
+    s = te.create_schedule(c.op)
+    for stage, length in ((b, 64), (c, threads)):
+        outer, inner = s[stage].split(s[stage].op.axis[0], factor=length)
+        s[stage].bind(outer, te.thread_axis("blockIdx.x"))
+        s[stage].bind(inner, te.thread_axis("threadIdx.x"))
+    return te.lower(s, [a, c])
+
+
+def test_programs_that_differ_in_a_kernel_share_the_others(own_cache: Path, tmp_path: Path) -> None:
+    places = [tmp_path / f"{threads}" for threads in (32, 128)]
+    for threads, place in zip((32, 128), places, strict=True):
+        place.mkdir()
+        func = two_kernels(threads)
+        program = emit(func)
+        assert all(unit in program.source for unit in program.units)
+        assert [[k.name in unit for k in program.kernels] for unit in program.units] == [[True, False], [False, True]]
+        CudaBackend().build(func, "cuda -arch=sm_90", str(place))
+    assert len(list(own_cache.iterdir())) == 3
+    first, second = [[(place / f"kernel{k}.cubin").read_bytes() for k in range(2)] for place in places]
+    assert first[0] == second[0] and first[1] != second[1]
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, 1000])

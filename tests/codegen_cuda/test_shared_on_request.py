@@ -93,7 +93,7 @@ def test_what_an_architecture_lacks_is_refused_before_compiling(
     def compiler(*_: Any, **__: Any) -> None:
         raise AssertionError("the compiler was asked")
 
-    monkeypatch.setattr("codegen_cuda.module.compile_source", compiler)
+    monkeypatch.setattr("codegen_cuda.backend.compile_source", compiler)
     func, program = large_program(0)
     need = program.kernels[0].shared_bytes
     with pytest.raises(LimitError, match=rf"bytes of shared memory of a block: at most 65536, got {need}"):
@@ -136,7 +136,7 @@ def test_a_launch_asks_the_device_for_the_memory() -> None:
     cuda = SimpleNamespace(module_from_buffer=lambda cubin: module, function_attribute=attributes)
     one = {"name": "k", "grid": [2, 1, 1], "block": [64, 1, 1], "arguments": [0], "dynamic_bytes": 70000}
     device: Any = SimpleNamespace(cuda=cuda, stopwatch=SimpleNamespace(first=lambda queue: queue()))
-    program = DeviceProgram(device, b"", {"arguments": 1, "scratch_bytes": [], "kernels": [one]})
+    program = DeviceProgram(device, [b""], {"arguments": 1, "scratch_bytes": [], "kernels": [one]})
     program.run([SimpleNamespace(pointer=16)])
     assert kernel.calls == [
         ("prepare", "P"), ("dynamic shared bytes", 70000), ("launch", (2, 1, 1), (64, 1, 1), (16,), 70000),

@@ -14,6 +14,7 @@ from typing import Any
 from codegen_cuda.architecture import target_architecture
 from codegen_cuda.backend import CudaBackend
 from codegen_cuda.compile import compile_source
+from codegen_cuda.device import cubin_file
 from te_lite.stmt import LoweredFunc
 
 BODIES = {
@@ -51,7 +52,7 @@ class FaultyCuda(CudaBackend):
         cubin = compile_source(SOURCE.format(body=body), target_architecture(target)).cubin
         kernel = {"name": "fault", "grid": [1, 1, 1], "block": list(block), "arguments": [0, 1, 2]}
         facts = {"arguments": 3, "scratch_bytes": [], "kernels": [{**kernel, "dynamic_bytes": dynamic}]}
-        (Path(directory) / "program.cubin").write_bytes(cubin)
+        (Path(directory) / cubin_file(0)).write_bytes(cubin)
         (Path(directory) / "program.json").write_text(json.dumps(facts))
 
     def open(self, index: int) -> Any:

@@ -69,7 +69,7 @@ def _together(programs: Sequence[CudaProgram]) -> CudaProgram:
         kernels += [replace(k, arguments=tuple([places[i] for i in k.arguments])) for k in p.kernels]
         first_arg, first_scratch = first_arg + len(p.args), first_scratch + len(p.scratch)
     source = "\n".join([apart(p) for p in programs])
-    return CudaProgram("batch", source, tuple(kernels), tuple(args), tuple(scratch))
+    return CudaProgram("batch", source, (), tuple(kernels), tuple(args), tuple(scratch))
 
 
 def apart(program: CudaProgram) -> str:

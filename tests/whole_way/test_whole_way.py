@@ -232,7 +232,7 @@ def test_the_oracle_keeps_indices_exact_until_they_meet_data() -> None:
 
 def test_members_of_a_grid_keep_their_names_in_a_batch() -> None:
     source = "__shared__ float y[4];\ny[threadIdx.x] = x[blockIdx.y] + y[0];"
-    text = apart(CudaProgram("p", source, (), (), ()))
+    text = apart(CudaProgram("p", source, (), (), (), ()))
     assert text == "__shared__ float y_of_p[4];\ny_of_p[threadIdx.x] = x[blockIdx.y] + y_of_p[0];"
 
 
