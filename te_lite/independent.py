@@ -10,7 +10,7 @@ than the range of `inner`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +56,15 @@ def independent(loop: For, private_scopes: tuple[str, ...]) -> bool:
     return all(_apart(indices, loop, extents) for indices in groups.values())
 
 
-def apart(buffer: Buffer, loop: For) -> bool:
-    """Whether no element of `buffer` is touched by two iterations of `loop`."""
+def apart(loop: For, buffers: Iterable[Buffer]) -> set[Buffer]:
+    """Those of `buffers`, which are touched in `loop`, of which no element is touched by two of its iterations."""
     inside = tuple(stmts_of(loop.body))
-    return _apart([index for b, index in _accesses(inside) if b is buffer], loop, _extents(inside))
+    groups: dict[Buffer, list[Expr]] = {b: [] for b in buffers}
+    for buffer, index in _accesses(inside):
+        if buffer in groups:
+            groups[buffer].append(index)
+    extents = _extents(inside)
+    return {b for b, indices in groups.items() if _apart(indices, loop, extents)}
 
 
 def _extents(inside: tuple[Stmt, ...]) -> dict[Var, int]:

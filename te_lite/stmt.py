@@ -223,13 +223,15 @@ def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
 def bodies(s: Stmt) -> tuple[Stmt, ...]:
     """The direct sub-statements."""
     match s:
+        case Store():
+            return ()
         case For(body=body) | Alloc(body=body):
             return (body,)
         case If(then=then):
             return (then,)
         case Seq(stmts=stmts):
             return stmts
-        case Store() | Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad() | Cut() | QuadStore():
+        case Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad() | Cut() | QuadStore():
             return ()
 
 
@@ -252,7 +254,9 @@ def stmts_of(s: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(bodies(node)))
+        inner = bodies(node)
+        if inner:
+            stack.extend(inner[::-1])
 
 
 def flattened(s: Stmt, held: list[Buffer], taken: Callable[[Buffer], bool] = lambda buffer: True) -> Iterator[Stmt]:

@@ -79,10 +79,12 @@ class Accesses:
 
 def meeting_places(touched: Pending, threads: Sequence[For]) -> frozenset[Buffer]:
     """The buffers of a kernel in which a thread may read what another one wrote."""
-    both = [b for b in touched.reads & touched.writes if b.storage == "global"]
-    joint = [b for b in both if not all(loop.extent == 1 or apart(b, loop) for loop in threads)]
+    both = {b for b in touched.reads & touched.writes if b.storage == "global"}
+    own = both
+    for loop in threads if both else ():
+        own = apart(loop, own) if loop.extent > 1 else own
     shared = [b for b in touched.reads | touched.writes if b.storage == "shared" and not b.pipelined]
-    return frozenset([*joint, *shared])
+    return frozenset([*(both - own), *shared])
 
 
 @dataclass(frozen=True)

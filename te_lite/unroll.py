@@ -121,8 +121,8 @@ class _Writer:
         return self.simplifier.simplify(self._put(e, at))
 
     def _put(self, e: Expr, at: Values) -> Expr:
-        key = self._key(e, at)
-        if key[1].count(None) == len(key[1]):
+        key = _, values = self._key(e, at)
+        if values.count(None) == len(values):
             return e
         done = self._done.get(key)
         if done is None:
@@ -140,7 +140,7 @@ class _Writer:
 
     def _key(self, e: Expr, at: Values) -> tuple[int, tuple[int | None, ...]]:
         """An expression and the values of what occurs in it, None for what has none yet."""
-        return id(e), tuple([at.get(v) for v in self.vars(e)])
+        return id(e), tuple(map(at.get, self.vars(e)))
 
     def vars(self, e: Expr) -> tuple[Var, ...]:
         """The variables that occur in `e`."""
