@@ -1,4 +1,4 @@
-"""Python's collector of cycles, which a round of the search can do without."""
+"""Python's collector of cycles, which a round of the search, or a build, can do without."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from te_lite.step_json import steps_from_json
 
 from ..core.backend import Array, Backend, Device, Program
 from ..core.backends import load_backend
+from ..core.collector import collector_paused
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
 from ..layout.packing import PackedLayout
@@ -157,7 +158,8 @@ class Workbench:
         """The answer to a job.  Raises JobFailure."""
         match job["op"]:
             case "build":
-                return self.build(job)
+                with collector_paused():
+                    return self.build(job)
             case "data":
                 return self.make_data(job)
             case "prepare":

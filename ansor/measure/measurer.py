@@ -37,8 +37,9 @@ from ..records.baselines import baselines_of
 from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
 from ..records.recorder import RecordToFile
-from .answers import built_by, compared_by, submitted
+from .answers import compared_by
 from .batch import Batch
+from .builds import Builds
 from .displays import make_display
 from .finals import FINALISTS, Leader, finalists, near_after_all, nothing_better, order, slower_text, times_slower
 from .noise import unsteady
@@ -88,7 +89,7 @@ class ProgramMeasurer:
         self.max_continuous_error = max_continuous_error or self.DEFAULT_MAX_CONTINUOUS_ERROR
         self.display: Display = make_display(verbose)
         self.display.devices(self.usage)
-        self._pipeline = Pipeline(builder, runner)
+        self._pipeline, self._builds = Pipeline(builder, runner), Builds(builder)
         self._batches: list[Batch] = []
         self._shown: Batch | None = None
         self._numbers = 0
@@ -235,9 +236,8 @@ class ProgramMeasurer:
 
     def close(self) -> None:
         """Stop the workers and forget what was not measured yet; callbacks hear of all that was."""
-        left = self._pipeline.close()
         try:
-            for number, result in left:
+            for number, result in self._pipeline.close():
                 self._arrived(number, result)
         finally:
             self._batches.clear()
@@ -286,6 +286,12 @@ class ProgramMeasurer:
         """The logs that callbacks keep, as far as they are there."""
         return [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
 
+    def build_finalists(self, task: SearchTask, most: int = FINALISTS) -> None:
+        """Begin to build what `confirm` will time, if the runner can compare."""
+        with self.closing_on_error():
+            found = self._finalists(task, most) if isinstance(self.runner, PairedRunner) else []
+            self._builds.begin([inp for _, _, inp in found])
+
     def confirm(self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns") -> Best | None:
         """Time the `most` best programs of a task once more, in turns; the best of them, None where none was timed.
 
@@ -331,8 +337,7 @@ class ProgramMeasurer:
         """The figures of programs of one task that are timed in turns; callbacks that keep figures hear them."""
         self.display.phase(f"timing the best {len(inputs)} once more, in turns")
         with self.closing_on_error():
-            builds = [submitted(self.builder, inp) for inp in inputs]
-            times = compared_by(runner, inputs, [built_by(self.builder, build) for build in builds])
+            times = compared_by(runner, inputs, self._builds.results(inputs))
         for callback in self.callbacks:
             if isinstance(callback, KeepsConfirmed):
                 with self._telling():
@@ -341,12 +346,11 @@ class ProgramMeasurer:
 
     def _ran(self, task: SearchTask) -> dict[Baseline, Leader]:
         """The programs of a task that nobody searched for, as far as they ran."""
-        known = self.baselines.get(key_of(task), {})
-        return {which: (result.cost, 0, inp) for which, (inp, result) in known.items() if result.ok}
+        known = self.baselines.get(key_of(task), {}).items()
+        return {which: (result.cost, 0, inp) for which, (inp, result) in known if result.ok}
 
     def _finalists(self, task: SearchTask, most: int) -> list[Leader]:
-        known = [pair for log in self._logs() for pair in best_few(self._ranked(log), task, most)]
-        logged = [(res.cost, 0, inp) for inp, res in known]
+        logged = [(r.cost, 0, inp) for log in self._logs() for inp, r in best_few(self._ranked(log), task, most)]
         return finalists(self._leaders.get(key_of(task), []), logged, list(self._ran(task).values()), most)
 
     def _ranked(self, log: Path) -> list[Record]:

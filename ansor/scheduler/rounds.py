@@ -189,9 +189,16 @@ class Rounds:
         self._foreseen.discard(task_id)
         return Round(task_id, trials if self.apart else round.trials, round.costs, round.start, round.known)
 
-    def confirmed(self, task_id: int) -> float | None:
-        """The latency of a task after its best few programs were timed in turns; None where they were not."""
-        task = self.tasks[task_id]
+    def confirmed(self) -> list[float | None]:
+        """The latencies of all tasks after their best few programs were timed in turns; None where they were not.
+
+        Where builds disturb no timing, those of all tasks are begun before.
+        """
+        for task in self.tasks if self.ahead else ():
+            self.measurer.build_finalists(task, CONFIRMED)
+        return [self._confirmed(task) for task in self.tasks]
+
+    def _confirmed(self, task: SearchTask) -> float | None:
         best = self.measurer.confirm(task, CONFIRMED, f"{task.desc or task.title}, timed again in turns")
         return None if best is None else max(best.cost, LEAST_COST)
 

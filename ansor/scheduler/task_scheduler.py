@@ -341,7 +341,7 @@ class TaskScheduler:
 
     def _confirm(self, rounds: Rounds) -> None:
         """Know every task that was measured here by the times of its best few programs in turns."""
-        costs = [rounds.confirmed(k) for k in range(len(self.tasks))]
+        costs = rounds.confirmed()
         rounds.measurer.say_if_over(self.ct < self.num_measure_trials)
         pairs = zip(self.progress, costs, strict=True)
         self.progress = tuple(s if cost is None else s.confirmed(cost) for s, cost in pairs)
