@@ -1,7 +1,8 @@
 """What a search begins with: good programs of tasks like its own, carried over to its extents.
 
 They come from the store, from the log that a run goes on with, and from the other tasks of the run, as their results
-are told.  Each is one start among others: it is measured early, and breeds with what is drawn at random.
+are told.  Each is one start among others: it is measured early, and breeds with what is drawn at random.  Twins, tasks
+that differ only in what follows their last reduction, hear of each other's best programs as long as they are searched.
 
 On an H200, seven tasks that no model had learnt, two seeds, with a store of other tasks' programs, the best after 16
 trials took 0.96 of the time without (standard error 0.02), after 64 as long (`benchmarks/results/at_once_h200.json`).
@@ -9,9 +10,10 @@ trials took 0.96 of the time without (standard error 0.02), after 64 as long (`b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,7 +26,7 @@ from ..core.task import SearchTask
 from ..core.wording import counted
 from ..evolve.buckets import Row
 from ..measure.local import LocalRunner
-from ..records.alike import distance, likeness, stored_alike
+from ..records.alike import distance, epilogue, kinship, likeness, stored_alike
 from ..records.lines import Record
 from ..space.carry import carried
 from .proposals import Proposals
@@ -62,6 +64,7 @@ class Similar:
     def __init__(self, stored: bool = False) -> None:
         self.stored = stored
         self._known: dict[tuple[str, str], dict[str, _Known]] = {}
+        self._rows: dict[tuple[str, tuple[Step, ...]], Row | None] = {}
 
     def tell(self, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]) -> None:
         """Take in results of programs."""
@@ -80,11 +83,25 @@ class Similar:
         for one in near:
             before = len(rows)
             for steps in one.best if before < MOST else ():
-                row = carried(proposals.sketches, steps, task.target, proposals.hardware, proposals.options)
+                row = _carried(one.dag, steps, task, proposals)
                 if row is not None and len(rows) < MOST:
                     rows.setdefault((row[0], row[1].tobytes()), row)
             tasks += len(rows) > before
         return Start(list(rows.values()), tasks)
+
+    def of_twins(self, task: SearchTask, proposals: Proposals) -> Iterator[Row]:
+        """The best programs of the twins of a task as its own rows, the best one of each first."""
+        akin = [one for key, one in self._of(task).items() if key != task.workload_key]
+        twins = [one for one in akin if distance(one.dag, task.compute_dag) == 0]
+        for place in range(GIVEN):
+            for one in twins:
+                for steps in islice(one.best, place, place + 1):
+                    key = (task.workload_key, steps)
+                    if key not in self._rows:
+                        self._rows[key] = _carried(one.dag, steps, task, proposals)
+                    row = self._rows[key]
+                    if row is not None:
+                        yield row
 
     @staticmethod
     def worth_telling(inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]) -> list[Record]:
@@ -94,8 +111,18 @@ class Similar:
 
     @staticmethod
     def alike(a: SearchTask, b: SearchTask) -> bool:
-        """Whether programs of one task are starts for another."""
+        """Whether programs of one task are starts for another, for which it is worth to wait."""
         return a.target.results == b.target.results and likeness(a.compute_dag) == likeness(b.compute_dag)
+
+    @staticmethod
+    def akin(a: SearchTask, b: SearchTask) -> bool:
+        """Whether a task may begin with programs of another."""
+        return a.target.results == b.target.results and kinship(a.compute_dag) == kinship(b.compute_dag)
+
+    @staticmethod
+    def twins(a: SearchTask, b: SearchTask) -> bool:
+        """Whether tasks differ in nothing but what follows their last reduction."""
+        return Similar.akin(a, b) and distance(a.compute_dag, b.compute_dag) == 0
 
     def read_store(self, tasks: Iterable[SearchTask]) -> None:
         """Take in what the store has for these tasks, and ask it no more."""
@@ -105,12 +132,19 @@ class Similar:
         self.stored = False
 
     def _of(self, task: SearchTask) -> dict[str, _Known]:
-        return self._known.setdefault((task.target.results, likeness(task.compute_dag)), {})
+        return self._known.setdefault((task.target.results, kinship(task.compute_dag)), {})
 
     def _add(self, known: dict[str, _Known], inp: MeasureInput, cost: float) -> None:
         one = known.get(inp.task.workload_key, _Known(inp.task.compute_dag, {}))
         costs = one.best | {inp.steps: min(cost, one.best.get(inp.steps, cost))}
         known[inp.task.workload_key] = _Known(one.dag, dict(nsmallest(GIVEN, costs.items(), key=itemgetter(1))))
+
+
+def _carried(dag: ComputeDAG, steps: Sequence[Step], task: SearchTask, proposals: Proposals) -> Row | None:
+    """A program of a computation that is akin to that of a task as a row of the task."""
+    mine, same = task.compute_dag, likeness(dag) == likeness(task.compute_dag)
+    rests = ((), ()) if same else (epilogue(dag), epilogue(mine))
+    return carried(proposals.sketches, steps, task.target, proposals.hardware, proposals.options, rests)
 
 
 @runtime_checkable

@@ -246,7 +246,7 @@ class SketchPolicy:
         score = Scorer(self.task, self.cost_model, self._prior) if known else unmeasured(self.task)
         chance = self._left_to_chance(n, score) if known else n // 2
         elites = self._elites() or list(self.start.rows)
-        firsts = [] if self.measured else proposals.take(elites, n // 4)
+        firsts = proposals.take(self._from_others(elites, proposals), n // (8 if self.measured else 4))
         firsts += proposals.take(beside(elites[0], n // 4, score), n // 4) if known and self.stuck and elites else []
         firsts += proposals.firsts(n // 2, score) if known else []
         bred = proposals.evolved(max(0, n - chance - len(firsts)), score, elites)
@@ -293,6 +293,10 @@ class SketchPolicy:
         """Begin with programs of similar tasks, unless the search is random or something was measured by then."""
         if not self._learns_nothing:
             self._similar, self._start = similar, None
+
+    def _from_others(self, elites: list[Row], proposals: Proposals) -> Iterable[Row]:
+        """The programs of other tasks that a round begins with."""
+        return self._similar.of_twins(self.task, proposals) if self.measured else elites
 
     @property
     def start(self) -> Start:

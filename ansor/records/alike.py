@@ -1,6 +1,8 @@
 """Which computations are alike: the same one up to its extents, so that programs of one are starts for another.
 
-Two are alike when their texts differ in numbers only, and their tensors have the same dtypes.
+Two are alike when their texts differ in numbers only, and their tensors have the same dtypes.  They are akin when that
+holds up to their last reductions, and what they compute of those are outputs of as many axes: in a network many
+convolutions differ only in what is added to them, and whether that is cut off at 0.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 
 from te_lite.dag import ComputeDAG
 from te_lite.errors import TeError
+from te_lite.text import dag_text
 
 from ..core.task import SearchTask
 from .lines import Record
@@ -33,10 +36,36 @@ def _without_numbers(text: str) -> str:
     return _NUMBER.sub("#", text)
 
 
+@lru_cache(maxsize=256)
+def epilogue(dag: ComputeDAG) -> frozenset[int]:
+    """The stages after the last reduction but the output; none where there are several, or a reduction is one."""
+    needed = set[int]()
+    for k in reversed(range(len(dag.ops))):
+        if k in needed or dag.ops[k].reduce_axis:
+            needed |= {k, *dag.access.read_from[k]}
+    last = len(dag.ops) - 1
+    return frozenset(set(range(last)) - needed if needed and last not in needed and len(dag.outputs) == 1 else ())
+
+
+@lru_cache(maxsize=256)
+def kinship(dag: ComputeDAG) -> str:
+    """Equal for computations that are akin."""
+    rest = epilogue(dag)
+    if not rest:
+        return likeness(dag)
+    trunk, last = [op for k, op in enumerate(dag.ops) if k not in rest][:-1], dag.ops[-1]
+    return f"{_without_numbers(dag_text(tuple(trunk)))} {[op.dtype for op in (*trunk, last)]} {len(last.axis)}"
+
+
 def distance(a: ComputeDAG, b: ComputeDAG) -> float:
-    """How far the shapes of two computations that are alike are from each other: 1 for an extent twice as long."""
-    pairs = zip(a.tensors, b.tensors, strict=True)
-    return float(sum(np.abs(np.log2(np.divide(s.shape, t.shape))).sum() for s, t in pairs))
+    """How far the shapes of two computations that are akin are from each other: 1 for an extent twice as long."""
+    pairs = zip(_compared(a), _compared(b), strict=True)
+    return float(sum(np.abs(np.log2(np.divide(s, t))).sum() for s, t in pairs))
+
+
+def _compared(dag: ComputeDAG) -> list[tuple[int, ...]]:
+    left_out = {dag.ops[k].key for k in epilogue(dag)}
+    return [t.shape for t in dag.tensors if t.op.key not in left_out]
 
 
 def stored_alike(task: SearchTask) -> Iterator[Record]:

@@ -82,7 +82,9 @@ def in_processes(policies: Sequence[Any], count: int) -> Iterator[list[Any]]:
             processes.append(_Process(start()))
         apart = [PolicyApart(k, policy, processes[k % count]) for k, policy in enumerate(policies)]
         for one in apart:
-            one.alike = [other for other in apart if other is not one and Similar.alike(one.task, other.task)]
+            akin = [other for other in apart if other is not one and Similar.akin(one.task, other.task)]
+            one.twins = [other for other in akin if Similar.twins(one.task, other.task)]
+            one.akin = [other for other in akin if not Similar.twins(one.task, other.task)]
         yield apart
     finally:
         for process in processes:
@@ -242,7 +244,8 @@ class PolicyApart:
     policy: SketchPolicy
     process: _Process
     rounds_ahead: int = 1
-    alike: list[PolicyApart] = field(default_factory=list)
+    akin: list[PolicyApart] = field(default_factory=list)
+    twins: list[PolicyApart] = field(default_factory=list)
     begun: bool = False
     _foreseen: deque[_Answer] = field(default_factory=deque)
     _default: _Answer | None = None
@@ -295,7 +298,7 @@ class PolicyApart:
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Tell the policy of results, and do not wait until it has learnt; what that raises is raised next time.
 
-        Policies of tasks like its own that have not begun yet hear of the best.
+        Policies of tasks akin to its own that have not begun yet hear of the best, and those of its twins at any time.
         """
         self._say_if_told_in_vain()
         told = [
@@ -304,10 +307,10 @@ class PolicyApart:
         ]
         self._learns = True
         self._told.append(self._say({"tell": told}))
-        waiting = [one for one in self.alike if not one.begun]
-        best = Similar.worth_telling(inputs, results) if waiting else []
+        others = [*self.twins, *[one for one in self.akin if not one.begun]]
+        best = Similar.worth_telling(inputs, results) if others else []
         news = [[self.number, [to_json(s) for s in inp.steps], result_to_json(res)] for inp, res in best]
-        for one in waiting:
+        for one in others:
             one._told.append(one._say({"similar": news}))
 
     def _say_if_told_in_vain(self) -> None:

@@ -7,7 +7,7 @@ those of the row of its table that is nearest by proportion, the outermost loop,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from .choices import Space, Variant
 from .decisions.draw import Matrix
 from .decisions.factor_tables import tile_table
 from .decisions.parts import Choice, Grid, Tile
+from .epilogues import with_other_epilogue
 from .limits import rows_fit
 from .parse import begins, shape_of, variant_of
 from .spaces import space_of, tables_of_factors
@@ -41,18 +42,21 @@ def carried(
     target: Target,
     hardware: HardwareParams,
     options: SketchOptions | None = None,
+    epilogues: tuple[Collection[int], Collection[int]] = ((), ()),
 ) -> tuple[Variant, np.ndarray] | None:
     """The variant and row (int64 [width]) of a task with these sketches that is nearest to the program of another one.
 
-    Of several sketches that begin as the steps do the longest one made them.  None when there is none, or the row would
-    not fit the machine.
+    Of several sketches that begin as the steps do the longest one made them.  `epilogues` are the stages that only the
+    other task has, and only this one (`epilogues.py`).  None when there is no such sketch, or the row would not fit the
+    machine.
     """
     hardware = hardware.completed(target)
     for sketch in sorted(sketches, key=lambda sketch: -len(sketch.steps)):
-        if begins(sketch.steps, steps):
-            factors = tuple([(p, _nearest(table, steps[p])) for p, table in tables_of_factors(sketch, options).items()])
+        mine = with_other_epilogue(steps, epilogues[0], sketch.steps, epilogues[1])
+        if mine is not None and begins(sketch.steps, mine):
+            factors = tuple([(p, _nearest(table, mine[p])) for p, table in tables_of_factors(sketch, options).items()])
             space = space_of(sketch, target, hardware, options, factors)
-            found = _carried(space, steps, hardware)
+            found = _carried(space, mine, hardware)
             if found is not None:
                 return found
     return None

@@ -1,0 +1,94 @@
+"""Programs of a computation as steps of another one, which goes on differently after the last reduction.
+
+What follows is computed point by point: the stages in between are inlined and nothing else, so what is left of the
+steps is the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from te_lite.step import CacheRead, ComputeInline, FollowFusedSplit, FollowSplit, NewStage, Step
+
+ONE_STAGE = ("stage", "target", "other", "total", "reader")
+
+
+def with_other_epilogue(
+    steps: Sequence[Step], own: Collection[int], pattern: Sequence[Step], others: Collection[int]
+) -> list[Step] | None:
+    """The steps of a program for a computation that has the stages `others`, where that of the program has `own`.
+
+    `pattern` are the steps of the sketch that it shall be of: they say when `others` are inlined.  None where there is
+    more to these stages than that.
+    """
+    bare = _without(steps, own)
+    return None if bare is None else _with(bare, pattern, others)
+
+
+def _without(steps: Sequence[Step], own: Collection[int]) -> list[Step] | None:
+    """The steps as if the computation had no stages `own`."""
+    out: list[Step] = []
+    places: dict[int, int] = {}
+    for position, step in enumerate(steps):
+        if step.stage in own and isinstance(step, ComputeInline):
+            continue
+        if any(k in own for k in _stages(step)):
+            return None
+        places[position] = len(out)
+        out.append(_renumbered(step, lambda k, own=own: k - sum(o < k for o in own), places))  # type: ignore[misc]
+        own = _moved(own, step)
+    return out
+
+
+def _with(bare: Sequence[Step], pattern: Sequence[Step], own: Collection[int]) -> list[Step] | None:
+    """The inverse of `_without`."""
+    out: list[Step] = []
+    places: dict[int, int] = {}
+
+    def add(own: Collection[int]) -> Collection[int]:
+        step = bare[len(places)]
+        places[len(places)] = len(out)
+        out.append(_renumbered(step, lambda k: _among(k, own), places))
+        return _moved(own, out[-1])
+
+    for step in pattern:
+        if step.stage in own and isinstance(step, ComputeInline):
+            out.append(step)
+        elif step.stage in own or len(places) == len(bare):
+            return None
+        else:
+            own = add(own)
+    while len(places) < len(bare):
+        own = add(own)
+    return out
+
+
+def _among(k: int, own: Collection[int]) -> int:
+    """The number of the stage that is number `k` without `own`."""
+    for o in sorted(own):
+        k += o <= k
+    return k
+
+
+def _moved(own: Collection[int], step: Step) -> Collection[int]:
+    """The numbers of the stages after a step that may have made one."""
+    return {o + (o > step.stage) for o in own} if isinstance(step, NewStage) else own
+
+
+def _stages(step: Step) -> tuple[int, ...]:
+    return (*step.stages, *(step.readers if isinstance(step, CacheRead) else ()))
+
+
+def _renumbered(step: Step, stage: Callable[[int], int], places: Mapping[int, int]) -> Step:
+    """A step about stages, and splits, that have other numbers."""
+    changed: dict[str, Any] = {name: stage(getattr(step, name)) for name in ONE_STAGE if hasattr(step, name)}
+    match step:
+        case CacheRead(readers=readers):
+            changed["readers"] = tuple([stage(k) for k in readers])
+        case FollowSplit(source=source):
+            changed["source"] = places[source]
+        case FollowFusedSplit(sources=sources):
+            changed["sources"] = tuple([places[k] for k in sources])
+    return replace(step, **changed)

@@ -1,0 +1,174 @@
+"""Twins, tasks that differ in what follows their last reduction: programs of one are the same steps of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.policy.similar import Similar
+from ansor.records.alike import distance, epilogue, kinship, likeness
+from ansor.space.epilogues import with_other_epilogue
+from ansor.space.states import concrete
+from te_lite.interp import run
+from te_lite.step import Step
+from tests.oracle import Oracle
+
+SMALL = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 2}
+RAN = ansor.MeasureResult((1e-3,), 0, "", 0.0, 0)
+Epilogue = Callable[[te.Tensor], list[te.Tensor]]
+
+
+def product(n: int, m: int, k: int, after: Epilogue) -> te.ComputeDAG:
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=[r]), name="C")
+    return te.ComputeDAG([a, b, *after(c)])
+
+
+def alone(c: te.Tensor) -> list[te.Tensor]:
+    return [c]
+
+
+def biased(c: te.Tensor) -> list[te.Tensor]:
+    """A row is added, and what is below 0 cut off."""
+    n, m = c.shape
+    row = te.placeholder((1, m), name="row")
+    added = te.compute((n, m), lambda i, j: c[i, j] + row[0, j], name="added")
+    return [row, te.compute((n, m), lambda i, j: te.max(added[i, j], te.const(0.0, "float32")), name="out")]
+
+
+def residual(c: te.Tensor) -> list[te.Tensor]:
+    """Another matrix is added."""
+    n, m = c.shape
+    rest = te.placeholder((n, m), name="rest")
+    return [rest, te.compute((n, m), lambda i, j: c[i, j] + rest[i, j], name="out")]
+
+
+def scaled(c: te.Tensor) -> list[te.Tensor]:
+    """Three stages in between, two rows."""
+    n, m = c.shape
+    by, plus = te.placeholder((1, m), name="by"), te.placeholder((1, m), name="plus")
+    bare = te.compute((n, m), lambda i, j: c[i, j] - te.const(0.5, "float32"), name="bare")
+    times = te.compute((n, m), lambda i, j: bare[i, j] * by[0, j], name="times")
+    added = te.compute((n, m), lambda i, j: times[i, j] + plus[0, j], name="added")
+    return [by, plus, te.compute((n, m), lambda i, j: te.max(added[i, j], te.const(0.0, "float32")), name="out")]
+
+
+def summed(c: te.Tensor) -> list[te.Tensor]:
+    """Another reduction follows."""
+    n, m = c.shape
+    j = te.reduce_axis((0, m), name="j")
+    return [te.compute((n,), lambda i: te.sum(c[i, j], axis=[j]), name="out")]
+
+
+def task_of(dag: te.ComputeDAG, target: str) -> ansor.SearchTask:
+    hardware = ansor.HardwareParams(num_cores=4) if target == "c" else None
+    return ansor.SearchTask(compute_dag=dag, target=target, hardware_params=hardware)
+
+
+def policy_of(task: ansor.SearchTask, seed: int = 3) -> ansor.SketchPolicy:
+    return ansor.SketchPolicy(task, params=SMALL, seed=seed, verbose=0)
+
+
+def told(similar: Similar, task: ansor.SearchTask, count: int) -> list[ansor.MeasureInput]:
+    """Tell of programs of a task, each slower than the one before."""
+    inputs = [ansor.MeasureInput(task, state) for state in policy_of(task).ask(count)]
+    similar.tell(inputs, [ansor.MeasureResult((1e-3 * (1 + k),), 0, "", 0.0, 0) for k in range(count)])
+    return inputs
+
+
+def test_who_is_akin() -> None:
+    dags = {f.__name__: product(32, 64, 16, f) for f in (alone, biased, residual, scaled, summed)}
+    assert {name: len(epilogue(dag)) for name, dag in dags.items()} == {
+        "alone": 0, "biased": 2, "residual": 1, "scaled": 5, "summed": 0,
+    }  # fmt: skip
+    assert len({likeness(dag) for dag in dags.values()}) == 5
+    assert kinship(dags["biased"]) == kinship(dags["residual"]) == kinship(dags["scaled"])
+    assert len({kinship(dag) for dag in dags.values()}) == 3
+    tasks = {name: task_of(dag, "cuda") for name, dag in dags.items()}
+    larger = task_of(product(32, 128, 16, residual), "cuda")
+    assert Similar.twins(tasks["biased"], tasks["residual"]) and not Similar.alike(tasks["biased"], tasks["residual"])
+    assert Similar.akin(tasks["biased"], larger) and not Similar.twins(tasks["biased"], larger)
+    assert distance(dags["biased"], larger.compute_dag) == 2
+    assert not any(Similar.akin(tasks["biased"], tasks[name]) for name in ("alone", "summed"))
+    assert not Similar.akin(tasks["biased"], task_of(dags["residual"], "c"))
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.parametrize("pair", [(biased, residual), (residual, scaled), (scaled, biased)])
+def test_programs_of_a_twin_compute_what_this_one_does(target: str, pair: tuple[Epilogue, Epilogue]) -> None:
+    """At sizes that only some tiles divide; and the way back leads to the same steps."""
+    similar = Similar()
+    theirs, mine = [task_of(product(24, 40, 28, f), target) for f in pair]
+    inputs = told(similar, theirs, 8)
+    policy = policy_of(mine)
+    rows = list(similar.of_twins(mine, policy.proposals))
+    assert 2 <= len(rows) <= 4
+    oracle = Oracle(mine.compute_dag, np.random.default_rng(0))
+    states = [concrete(variant, row, mine.target, policy.proposals.hardware) for variant, row in rows]
+    for state in states:
+        assert oracle.mismatch(te.lower(state), run) is None
+    back = Similar()
+    back.tell(
+        [ansor.MeasureInput(mine, s) for s in states], [ansor.MeasureResult((1e-3,), 0, "", 0.0, 0)] * len(states)
+    )
+    own = policy_of(theirs)
+    again = [concrete(v, r, theirs.target, own.proposals.hardware) for v, r in back.of_twins(theirs, own.proposals)]
+    assert {s.steps for s in again} <= {inp.steps for inp in inputs} and len(again) == len(states)
+
+
+def test_steps_stay_what_they_are_where_the_epilogue_does() -> None:
+    task = task_of(product(32, 64, 16, scaled), "cuda")
+    rest = epilogue(task.compute_dag)
+    policy = policy_of(task)
+    sketches = [*policy.generate_sketches(), *policy.extra_sketches()]
+    for state in policy.ask(16):
+        pattern = max(
+            [s.steps for s in sketches if s.steps == state.steps[: len(s.steps)]], key=len, default=state.steps
+        )
+        assert with_other_epilogue(state.steps, rest, pattern, rest) == list(state.steps)
+
+
+def test_a_stage_that_is_not_merely_inlined_is_no_epilogue_to_exchange() -> None:
+    task = task_of(product(32, 64, 16, biased), "cuda")
+    state = policy_of(task).ask(1)[0]
+    own = {k for k, stage in enumerate(task.compute_dag.ops) if stage.name in ("row", "C", "added")}
+    assert with_other_epilogue(state.steps, own, state.steps, own) is None
+    assert with_other_epilogue(state.steps, epilogue(task.compute_dag), state.steps, own) is None
+
+
+def test_a_round_has_the_best_of_a_twin_until_it_has_them_all() -> None:
+    """In rounds after the first, up to an eighth; the best first."""
+    similar = Similar()
+    theirs, mine = [task_of(product(32, 64, 16, f), "cuda") for f in (biased, residual)]
+    policy = policy_of(mine)
+    policy.begin_with(similar)
+    inputs = [ansor.MeasureInput(mine, state) for state in policy.ask(8)]
+    policy.tell(inputs, [RAN] * len(inputs))
+    told(similar, theirs, 6)
+    rows = list(similar.of_twins(mine, policy.proposals))
+    want = [concrete(v, row, mine.target, policy.proposals.hardware).steps for v, row in rows]
+    new = [steps for steps in want if steps not in {inp.steps for inp in inputs}]
+    assert len(new) >= 2
+    for k in range(0, len(new), 2):
+        assert [s.steps for s in policy.ask(16)][: len(new[k : k + 2])] == new[k : k + 2]
+
+
+@pytest.mark.long
+def test_twins_hear_of_each_other_in_however_many_processes(tmp_path: Path) -> None:
+    assert _measured(tmp_path / "here", 0) == _measured(tmp_path / "apart", 2)
+
+
+def _measured(log: Path, processes: int) -> list[tuple[str, tuple[Step, ...]]]:
+    tasks = [task_of(product(32, 64, 16, f), "cuda") for f in (biased, residual)]
+    options = ansor.TuningOptions(
+        32, None, 8, 0, AnalyticalRunner.builder(), AnalyticalRunner(), measure_callbacks=[ansor.RecordToFile(log)]
+    )
+    ansor.TaskScheduler(tasks, seed=0).tune(options, search_policy_params=SMALL, policy_processes=processes)
+    return [(inp.task.workload_key, inp.steps) for inp, _ in ansor.load_records(log)]
