@@ -33,14 +33,14 @@ CONFIRMED = 3
 """How many programs of a task are timed in turns when the run ends: there are many tasks, and each has one winner."""
 BUILT_APART = 2
 """Rounds that are built side by side where policies know nothing of each other: one is measured meanwhile."""
-BUILT, SHARE_BUILT = 128, 4
+BUILT, SHARE_BUILT = 256, 4
 """More of them are where rounds are small: one more as long as those before it have fewer candidates than two usual
 rounds, and are less than one for so many tasks.
 
-A program that compiles for seconds then holds back its own round, and no builder.  On an H100 with 9 cores half of 280
-programs of ResNet-18 were built in 0.9 s, one in a hundred took over 4 s, and in rounds of 12, two of them built at
-once, builders stood still for four tenths of the time.  Candidates are counted, not builders, so that a seed decides
-the run on every machine.
+A program that compiles for seconds then holds back its own round, and no builder.  Of ResNet-18's programs half are
+built in 0.4 s, one in a hundred takes over 3 s, and a few 9 s, in which 16 cores build 250 others.  With fewer than 128
+before the last round 16 cores beside an H200 stood still for a fifth of the time.  Candidates are counted, not builders,
+so that a seed decides the run on every machine.
 """
 SEARCHED = 32
 """Behind those others are searched: at least one, and half as many as may be built as long as they have fewer
