@@ -38,9 +38,9 @@ BUILT, SHARE_BUILT = 256, 4
 rounds, and are less than one for so many tasks.
 
 A program that compiles for seconds then holds back its own round, and no builder.  Of ResNet-18's programs half are
-built in 0.4 s, one in a hundred takes over 3 s, and a few 9 s, in which 16 cores build 250 others.  With fewer than 128
-before the last round 16 cores beside an H200 stood still for a fifth of the time.  Candidates are counted, not builders,
-so that a seed decides the run on every machine.
+built in 0.4 s, one in a hundred takes over 3 s, and a few 9 s, in which 16 cores build 250 others; with three rounds of
+43 at once such cores beside an H200 stood still for a fifth of the time.  Candidates are counted, not builders, so that
+a seed decides the run on every machine.
 """
 SEARCHED = 32
 """Behind those others are searched: at least one, and half as many as may be built as long as they have fewer
