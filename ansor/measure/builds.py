@@ -15,7 +15,7 @@ Key = tuple[str, str, tuple[Step, ...]]
 
 
 class Builds:
-    """Different programs that are queued, and waited for later."""
+    """Programs that are queued, each once, and waited for later."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -29,9 +29,12 @@ class Builds:
 
     def results(self, inputs: Iterable[MeasureInput]) -> list[BuildResult]:
         """What became of programs, of those that were not queued before, too.  Raises what `built_by` raises."""
-        wanted = list(inputs)
-        self.begin(wanted)
-        return [built_by(self.builder, self._begun.pop(_key(inp))) for inp in wanted]
+        builds = [self._taken(inp) for inp in inputs]
+        return [built_by(self.builder, build) for build in builds]
+
+    def _taken(self, inp: MeasureInput) -> Future[BuildResult]:
+        build = self._begun.pop(_key(inp), None)
+        return submitted(self.builder, inp) if build is None else build
 
 
 def _key(inp: MeasureInput) -> Key:

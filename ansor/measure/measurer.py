@@ -101,9 +101,9 @@ class ProgramMeasurer:
         self.reset()
 
     def reset(self) -> None:
-        """Forget counts, best programs and limits of time."""
-        self.count = 0
-        self.errors_in_a_row = 0
+        """Forget counts, best programs and limits of time; what the logs hold by now is of other runs."""
+        self.count = self.errors_in_a_row = 0
+        self._others = [log for log in self._logs() if log.stat().st_size > 0]
         self.limit, self.until, self._seconds = UNLIMITED, math.inf, 0.0
         self.best: dict[TaskKey, Best] = {}
         self._leaders: dict[TaskKey, list[Leader]] = {}
@@ -295,8 +295,8 @@ class ProgramMeasurer:
     def confirm(self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns") -> Best | None:
         """Time the `most` best programs of a task once more, in turns; the best of them, None where none was timed.
 
-        One figure each may have been lucky; in turns all meet the same machine.  Those of the logs that callbacks keep
-        take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
+        One figure each may have been lucky; in turns all meet the same machine.  Those that the logs of callbacks held
+        before take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
         (`PairedRunner`) leaves things as they are.
         """
         with self.closing_on_error():
@@ -350,13 +350,13 @@ class ProgramMeasurer:
         return {which: (result.cost, 0, inp) for which, (inp, result) in known if result.ok}
 
     def _finalists(self, task: SearchTask, most: int) -> list[Leader]:
-        logged = [(r.cost, 0, inp) for log in self._logs() for inp, r in best_few(self._ranked(log), task, most)]
+        logs = [log for log in self._logs() if log in self._others]
+        logged = [(r.cost, 0, inp) for log in logs for inp, r in best_few(self._ranked(log), task, most)]
         return finalists(self._leaders.get(key_of(task), []), logged, list(self._ran(task).values()), most)
 
     def _ranked(self, log: Path) -> list[Record]:
         """The records of a log, best first; read once for all tasks whose search ends together."""
-        if log not in self._read:
-            self._read[log] = ranked_records(log)
+        self._read[log] = self._read[log] if log in self._read else ranked_records(log)
         return self._read[log]
 
     def _arrived(self, number: int, result: MeasureResult | None) -> None:

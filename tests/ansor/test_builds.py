@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 import ansor
 from ansor.measure.builds import Builds
+from ansor.records.best import ranked_records
 from ansor.scheduler.rounds import CONFIRMED
 from tests.ansor.fake_measure import ReadyBuilder
 
@@ -23,20 +27,21 @@ def test_each_program_is_built_once_for_each_time_it_is_asked_for(
     builds.begin([b])
     assert len(builder.builds) == 2
     assert [r.filename for r in builds.results([b, c, a])] == ["program 1", "program 2", "program 0"]
-    assert [r.filename for r in builds.results([a])] == ["program 3"]
+    assert [r.filename for r in builds.results([a, a])] == ["program 3", "program 4"]
 
 
 class Comparing:
     """Programs take as long as they have steps; says how many were built when the first ones are compared."""
 
     def __init__(self, builder: ReadyBuilder) -> None:
-        self.builder, self.built = builder, list[int]()
+        self.builder, self.built, self.programs = builder, list[int](), list[set[Any]]()
 
     def run(self, inp: Any, built: Any) -> ansor.MeasureResult:
         return ansor.MeasureResult((1e-3 * len(inp.steps),), 0, "", 0.1, 0)
 
     def compare(self, inputs: Any, builds: Any) -> list[list[float]]:
         self.built.append(len(self.builder.builds))
+        self.programs.append({inp.steps for inp in inputs})
         return [[1e-3 * len(inp.steps)] for inp in inputs]
 
     def close(self) -> None:
@@ -54,3 +59,26 @@ def test_the_finalists_of_all_tasks_are_built_before_the_first_turns(
     measurer.build_finalists(matmul_task, CONFIRMED)
     assert len(builder.builds) == 6 + CONFIRMED
     assert measurer.confirm(matmul_task, CONFIRMED) is not None and runner.built == [6 + CONFIRMED]
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_log_is_read_for_finalists_where_it_has_programs_of_other_runs(
+    matmul_task: ansor.SearchTask, states: States, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """What this run measured is known without it."""
+    log, runner, read = tmp_path / "log", Comparing(ReadyBuilder()), list[Path]()
+    inputs = [ansor.MeasureInput(matmul_task, state) for state in states(9)]
+    recorder = ansor.RecordToFile(log)
+    if others:
+        recorder.callback(None, inputs[6:], [ansor.MeasureResult((1e-6,), 0, "", 0.1, 1_700_000_000)] * others)
+
+    def reading(path: Path, whole: Any = ranked_records) -> Any:
+        read.append(path)
+        return whole(path)
+
+    monkeypatch.setattr("ansor.measure.measurer.ranked_records", reading)
+    measurer = ansor.ProgramMeasurer(runner.builder, runner, [recorder], verbose=0)
+    measurer.measure(matmul_task, None, inputs[:6])
+    best = measurer.confirm(matmul_task, CONFIRMED)
+    assert best is not None and read == [log] * (others > 0)
+    assert (runner.programs[0] >= {inp.steps for inp in inputs[6:]}) == (others > 0)

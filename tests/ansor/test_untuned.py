@@ -157,12 +157,12 @@ def test_slower_than_untuned_is_said_and_the_untuned_program_is_the_best(
     assert main(["log", str(log)]) == 0
     out = capsys.readouterr().out
     assert "  untuned: 1 ms\n" in out and "in turns: 1 ms (1 ms to 1 ms in 1 figure)" in out
-    assert runner.compared == [5]
+    assert runner.compared == [5 + 1]
 
 
-@pytest.mark.parametrize("untuned", [50e-3, 1.5e-3])
+@pytest.mark.parametrize(("untuned", "near"), [(50e-3, 1), (1.5e-3, 2)])
 def test_slower_than_the_default_schedule_is_said_and_that_is_the_best(
-    untuned: float, matmul_task: ansor.SearchTask, log: Path, capsys: pytest.CaptureFixture[str]
+    untuned: float, near: int, matmul_task: ansor.SearchTask, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of two baselines that no program is faster than the faster one is named."""
     runner = Paired(untuned, 1e-3)
@@ -171,7 +171,7 @@ def test_slower_than_the_default_schedule_is_said_and_that_is_the_best(
     out = capsys.readouterr().out
     assert f"{text}\n" in out and "the untuned one" not in out
     assert matmul_task.best_state(log).steps == default_steps(matmul_task)
-    assert runner.compared == [5]
+    assert runner.compared == [5 + near]
     assert main(["best", str(log)]) == 0
     assert capsys.readouterr().out == "matmul(13, 11, 7) for c: 1 ms  0.0 GFLOP/s  (default schedule)\n"
     assert main(["log", str(log)]) == 0
