@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +228,8 @@ class DeviceProgram:
         self._arguments = int(facts["arguments"])
         self.ahead = bool(facts.get("ahead"))
         self._kernels = []
-        for k, module in zip(facts["kernels"], cycle(self._modules), strict=False):
+        modules = self._modules * len(facts["kernels"]) if len(cubins) == 1 else self._modules
+        for k, module in zip(facts["kernels"], modules, strict=True):
             function = module.get_function(k["name"])
             function.prepare("P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
             if k["dynamic_bytes"]:

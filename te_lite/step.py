@@ -317,4 +317,11 @@ Step = (
     | PostponeDivision
 )
 NewStage = CacheRead | Reindex | CacheWrite | RFactor | JoinReductions | PostponeDivision
+
+
+def inserts_at(step: NewStage) -> int:
+    """The stage that a new one comes right before or after: those with higher numbers have one more from then on."""
+    return step.total if isinstance(step, PostponeDivision) else step.stage
+
+
 STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}

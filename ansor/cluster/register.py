@@ -20,7 +20,7 @@ from .enrolment import Enrolment
 
 NAME = "tracker"
 """What the register is called in the cluster."""
-PROTOCOL = 2
+PROTOCOL = 3
 PATIENCE = 10.0
 Answer = Callable[[dict[str, Any]], None]
 

@@ -89,7 +89,7 @@ class ProgramMeasurer:
         self.max_continuous_error = max_continuous_error or self.DEFAULT_MAX_CONTINUOUS_ERROR
         self.display: Display = make_display(verbose)
         self.display.devices(self.usage)
-        self._pipeline, self._builds = Pipeline(builder, runner), Builds(builder)
+        self._pipeline = Pipeline(builder, runner)
         self._batches: list[Batch] = []
         self._shown: Batch | None = None
         self._numbers = 0
@@ -102,7 +102,7 @@ class ProgramMeasurer:
 
     def reset(self) -> None:
         """Forget counts, best programs and limits of time; what the logs hold by now is of other runs."""
-        self.count = self.errors_in_a_row = 0
+        self.count, self.errors_in_a_row, self._builds = 0, 0, Builds(self.builder)
         self._others = [log for log in self._logs() if log.stat().st_size > 0]
         self.limit, self.until, self._seconds = UNLIMITED, math.inf, 0.0
         self.best: dict[TaskKey, Best] = {}
@@ -177,8 +177,7 @@ class ProgramMeasurer:
     def finish(self, batch: Batch, meanwhile: Callable[[], None] | None = None) -> list[MeasureResult]:
         """Wait for a batch and give its results in order; callbacks hear of those of later batches, too.
 
-        `meanwhile` is called again and again.
-        What was not begun within the limit of time has none (`Batch.measured`).
+        `meanwhile` is called again and again.  What was not begun within the limit of time has none (`Batch.measured`).
 
         Raises MeasureError when measurement as a whole cannot go on, and what callbacks raise.  The workers are
         stopped then, and on Ctrl-C.
@@ -240,7 +239,7 @@ class ProgramMeasurer:
             for number, result in self._pipeline.close():
                 self._arrived(number, result)
         finally:
-            self._batches.clear()
+            self._batches, self._builds = [], Builds(self.builder)
 
     def missing_baselines(self, task: SearchTask) -> list[Baseline]:
         """The programs of a task that nobody searched for, those that no log that callbacks keep has.
@@ -287,10 +286,9 @@ class ProgramMeasurer:
         return [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
 
     def build_finalists(self, task: SearchTask, most: int = FINALISTS) -> None:
-        """Begin to build what `confirm` will time, if the runner can compare."""
+        """Begin to build what `confirm` will time."""
         with self.closing_on_error():
-            found = self._finalists(task, most) if isinstance(self.runner, PairedRunner) else []
-            self._builds.begin([inp for _, _, inp in found])
+            self._builds.begin([inp for _, _, inp in self._in_the_race(task, most)])
 
     def confirm(self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns") -> Best | None:
         """Time the `most` best programs of a task once more, in turns; the best of them, None where none was timed.
@@ -302,12 +300,8 @@ class ProgramMeasurer:
         with self.closing_on_error():
             while any(batch.baseline for batch in self._batches):
                 self._arrived(*self._pipeline.take())
-        runner = self.runner
-        if self.best_of(task) is None or not isinstance(runner, PairedRunner):
-            return None
-        found = self._finalists(task, most)
-        leaders = found[: self.limit.room(self._seconds / max(1, self.count), len(found))]
-        if len(leaders) < 2:
+        leaders, runner = self._in_the_race(task, most), self.runner
+        if not leaders or not isinstance(runner, PairedRunner):
             return None
         timed = first = self._timed(leaders, runner)
         ran = list(self._ran(task).values())
@@ -349,6 +343,13 @@ class ProgramMeasurer:
         known = self.baselines.get(key_of(task), {}).items()
         return {which: (result.cost, 0, inp) for which, (inp, result) in known if result.ok}
 
+    def _in_the_race(self, task: SearchTask, most: int) -> list[Leader]:
+        """Those that are timed in turns, as far as there is time; none where there are no two, or nobody compares."""
+        able = self.best_of(task) is not None and isinstance(self.runner, PairedRunner)
+        found = self._finalists(task, most) if able else []
+        leaders = found[: self.limit.room(self._seconds / max(1, self.count), len(found))]
+        return leaders if len(leaders) > 1 else []
+
     def _finalists(self, task: SearchTask, most: int) -> list[Leader]:
         logs = [log for log in self._logs() if log in self._others]
         logged = [(r.cost, 0, inp) for log in logs for inp, r in best_few(self._ranked(log), task, most)]
@@ -356,8 +357,7 @@ class ProgramMeasurer:
 
     def _ranked(self, log: Path) -> list[Record]:
         """The records of a log, best first; read once for all tasks whose search ends together."""
-        self._read[log] = self._read[log] if log in self._read else ranked_records(log)
-        return self._read[log]
+        return self._read.get(log) or self._read.setdefault(log, ranked_records(log))
 
     def _arrived(self, number: int, result: MeasureResult | None) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))

@@ -1,8 +1,9 @@
-"""What a search begins with: good programs of tasks like its own, carried over to its extents.
+"""What a search takes over: good programs of tasks like its own, carried over to its extents.
 
 They come from the store, from the log that a run goes on with, and from the other tasks of the run, as their results
 are told.  Each is one start among others: it is measured early, and breeds with what is drawn at random.  Twins, tasks
-that differ only in what follows their last reduction, hear of each other's best programs as long as they are searched.
+that differ only in what follows their last reduction, hear of each other's best programs after their first rounds, as
+long as they are searched.
 
 On an H200, seven tasks that no model had learnt, two seeds, with a store of other tasks' programs, the best after 16
 trials took 0.96 of the time without (standard error 0.02), after 64 as long (`benchmarks/results/at_once_h200.json`).
@@ -64,7 +65,7 @@ class Similar:
     def __init__(self, stored: bool = False) -> None:
         self.stored = stored
         self._known: dict[tuple[str, str], dict[str, _Known]] = {}
-        self._rows: dict[tuple[str, tuple[Step, ...]], Row | None] = {}
+        self._rows: dict[tuple[Any, ...], Row | None] = {}
 
     def tell(self, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]) -> None:
         """Take in results of programs."""
@@ -77,13 +78,15 @@ class Similar:
         known = dict(self._of(task))
         for inp, res in stored_alike(task) if self.stored else ():
             self._add(known, inp, res.cost)
-        near = sorted(known.values(), key=lambda one: distance(one.dag, task.compute_dag))
+        wanted = likeness(task.compute_dag)
+        alike = [one for one in known.values() if likeness(one.dag) == wanted]
+        near = sorted(alike, key=lambda one: distance(one.dag, task.compute_dag))
         rows: dict[Any, Row] = {}
         tasks = 0
         for one in near:
             before = len(rows)
             for steps in one.best if before < MOST else ():
-                row = _carried(one.dag, steps, task, proposals)
+                row = carried(proposals.sketches, steps, task.target, proposals.hardware, proposals.options)
                 if row is not None and len(rows) < MOST:
                     rows.setdefault((row[0], row[1].tobytes()), row)
             tasks += len(rows) > before
@@ -91,14 +94,14 @@ class Similar:
 
     def of_twins(self, task: SearchTask, proposals: Proposals) -> Iterator[Row]:
         """The best programs of the twins of a task as its own rows, the best one of each first."""
-        akin = [one for key, one in self._of(task).items() if key != task.workload_key]
-        twins = [one for one in akin if distance(one.dag, task.compute_dag) == 0]
+        akin = [(name, one) for name, one in self._of(task).items() if name != task.workload_key]
+        twins = [(name, one) for name, one in akin if distance(one.dag, task.compute_dag) == 0]
         for place in range(GIVEN):
-            for one in twins:
+            for name, one in twins:
                 for steps in islice(one.best, place, place + 1):
-                    key = (task.workload_key, steps)
+                    key = (task.target.key, proposals.hardware, task.workload_key, name, steps)
                     if key not in self._rows:
-                        self._rows[key] = _carried(one.dag, steps, task, proposals)
+                        self._rows[key] = _of_twin(one.dag, steps, task, proposals)
                     row = self._rows[key]
                     if row is not None:
                         yield row
@@ -111,18 +114,14 @@ class Similar:
 
     @staticmethod
     def alike(a: SearchTask, b: SearchTask) -> bool:
-        """Whether programs of one task are starts for another, for which it is worth to wait."""
+        """Whether programs of one task are starts for another."""
         return a.target.results == b.target.results and likeness(a.compute_dag) == likeness(b.compute_dag)
-
-    @staticmethod
-    def akin(a: SearchTask, b: SearchTask) -> bool:
-        """Whether a task may begin with programs of another."""
-        return a.target.results == b.target.results and kinship(a.compute_dag) == kinship(b.compute_dag)
 
     @staticmethod
     def twins(a: SearchTask, b: SearchTask) -> bool:
         """Whether tasks differ in nothing but what follows their last reduction."""
-        return Similar.akin(a, b) and distance(a.compute_dag, b.compute_dag) == 0
+        akin = a.target.results == b.target.results and kinship(a.compute_dag) == kinship(b.compute_dag)
+        return akin and distance(a.compute_dag, b.compute_dag) == 0
 
     def read_store(self, tasks: Iterable[SearchTask]) -> None:
         """Take in what the store has for these tasks, and ask it no more."""
@@ -140,10 +139,9 @@ class Similar:
         known[inp.task.workload_key] = _Known(one.dag, dict(nsmallest(GIVEN, costs.items(), key=itemgetter(1))))
 
 
-def _carried(dag: ComputeDAG, steps: Sequence[Step], task: SearchTask, proposals: Proposals) -> Row | None:
+def _of_twin(dag: ComputeDAG, steps: Sequence[Step], task: SearchTask, proposals: Proposals) -> Row | None:
     """A program of a computation that is akin to that of a task as a row of the task."""
-    mine, same = task.compute_dag, likeness(dag) == likeness(task.compute_dag)
-    rests = ((), ()) if same else (epilogue(dag), epilogue(mine))
+    rests = (epilogue(dag) or (), epilogue(task.compute_dag) or ())
     return carried(proposals.sketches, steps, task.target, proposals.hardware, proposals.options, rests)
 
 

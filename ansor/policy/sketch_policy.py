@@ -66,12 +66,11 @@ class SketchPolicy:
     A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
     proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
     is stood in for by those that need none (`scoring.py`), and half of the round is random then; where programs of
-    similar tasks are known, a quarter of it are theirs (`similar.py`).  A program of each sketch whose lengths are all
-    decided comes first, whatever the model.  A `RandomModel` makes the whole search random, without evolution and
-    mutations.  When a round brought nothing better, part of the next one are the neighbours of the best program.
-    `extra_sketch_rules` names, with commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them
-    (docs/extra_rules.md).  They are all, but beside custom rules, which are searched alone unless one asks for others.
-    When it begins to search, it prints in a line which of all these it uses.
+    similar tasks are known, a quarter of it are theirs, later up to an eighth those of twins (`similar.py`).  A program
+    of each sketch whose lengths are all decided comes first, whatever the model.  A `RandomModel` makes it all random.
+    After a round that brought nothing better come neighbours of the best program.  `extra_sketch_rules` names, with
+    commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them (docs/extra_rules.md).  They are
+    all, but beside custom rules, which are searched alone unless one asks for others.  It prints first which it uses.
     The parameters carry TVM's names, where TVM has them.  `seed` decides the whole sequence of candidates;
     without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
     Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
@@ -246,7 +245,7 @@ class SketchPolicy:
         score = Scorer(self.task, self.cost_model, self._prior) if known else unmeasured(self.task)
         chance = self._left_to_chance(n, score) if known else n // 2
         elites = self._elites() or list(self.start.rows)
-        firsts = proposals.take(self._from_others(elites, proposals), n // (8 if self.measured else 4))
+        firsts = proposals.take(*self._of_others(elites, proposals, n))
         firsts += proposals.take(beside(elites[0], n // 4, score), n // 4) if known and self.stuck and elites else []
         firsts += proposals.firsts(n // 2, score) if known else []
         bred = proposals.evolved(max(0, n - chance - len(firsts)), score, elites)
@@ -290,13 +289,14 @@ class SketchPolicy:
         return [m.row for m in best if m.row is not None]
 
     def begin_with(self, similar: Similar) -> None:
-        """Begin with programs of similar tasks, unless the search is random or something was measured by then."""
+        """Begin with programs of similar tasks, and take over those of twins, unless the search is random."""
         if not self._learns_nothing:
             self._similar, self._start = similar, None
 
-    def _from_others(self, elites: list[Row], proposals: Proposals) -> Iterable[Row]:
-        """The programs of other tasks that a round begins with."""
-        return self._similar.of_twins(self.task, proposals) if self.measured else elites
+    def _of_others(self, elites: list[Row], proposals: Proposals, n: int) -> tuple[Iterable[Row], int]:
+        """The programs of other tasks that a round of `n` may begin with, and how many of them."""
+        twins = self._similar.of_twins(self.task, proposals)
+        return (twins, min(n // 2, max(1, n // 8))) if self.measured else (elites, n // 4)
 
     @property
     def start(self) -> Start:
@@ -325,7 +325,7 @@ class SketchPolicy:
         self._learn(inputs, results)
 
     def tell_of_others(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Hear of results of tasks like its own, which it may begin with; others share what they know by themselves."""
+        """Hear of results of tasks like its own, and of twins; others share what they know by themselves."""
         self._similar.tell(inputs, results)
 
     def nothing_more(self) -> str:

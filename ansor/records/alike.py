@@ -1,8 +1,8 @@
 """Which computations are alike: the same one up to its extents, so that programs of one are starts for another.
 
-Two are alike when their texts differ in numbers only, and their tensors have the same dtypes.  They are akin when that
-holds up to their last reductions, and what they compute of those are outputs of as many axes: in a network many
-convolutions differ only in what is added to them, and whether that is cut off at 0.
+Two are alike when their texts differ in numbers only, they have the same outputs, and their tensors the same dtypes.
+They are akin when that holds up to their last reductions, and what they compute of those is one output of as many axes:
+in a network many convolutions differ only in what is added to them, and whether that is cut off at 0.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from te_lite.dag import ComputeDAG
 from te_lite.errors import TeError
+from te_lite.tensor import ComputeOp
 from te_lite.text import dag_text
 
 from ..core.task import SearchTask
@@ -29,29 +30,34 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 @lru_cache(maxsize=256)
 def likeness(dag: ComputeDAG) -> str:
     """Equal for computations that are alike."""
-    return f"{_without_numbers(str(dag))} {[op.dtype for op in dag.ops]}"
+    return f"{_without_numbers(str(dag))} {[op.dtype for op in dag.ops]} {sorted(_outputs(dag))}"
 
 
 def _without_numbers(text: str) -> str:
     return _NUMBER.sub("#", text)
 
 
+def _outputs(dag: ComputeDAG) -> set[int]:
+    keys = {t.op.key for t in dag.outputs}
+    return {k for k, op in enumerate(dag.ops) if op.key in keys}
+
+
 @lru_cache(maxsize=256)
-def epilogue(dag: ComputeDAG) -> frozenset[int]:
-    """The stages after the last reduction but the output; none where there are several, or a reduction is one."""
+def epilogue(dag: ComputeDAG) -> frozenset[int] | None:
+    """The stages between the last reduction and the one output; None where there are several, or a reduction is one."""
     needed = set[int]()
     for k in reversed(range(len(dag.ops))):
         if k in needed or dag.ops[k].reduce_axis:
             needed |= {k, *dag.access.read_from[k]}
     last = len(dag.ops) - 1
-    return frozenset(set(range(last)) - needed if needed and last not in needed and len(dag.outputs) == 1 else ())
+    return frozenset(set(range(last)) - needed) if needed and last not in needed and _outputs(dag) == {last} else None
 
 
 @lru_cache(maxsize=256)
 def kinship(dag: ComputeDAG) -> str:
     """Equal for computations that are akin."""
     rest = epilogue(dag)
-    if not rest:
+    if rest is None:
         return likeness(dag)
     trunk, last = [op for k, op in enumerate(dag.ops) if k not in rest][:-1], dag.ops[-1]
     return f"{_without_numbers(dag_text(tuple(trunk)))} {[op.dtype for op in (*trunk, last)]} {len(last.axis)}"
@@ -64,8 +70,10 @@ def distance(a: ComputeDAG, b: ComputeDAG) -> float:
 
 
 def _compared(dag: ComputeDAG) -> list[tuple[int, ...]]:
-    left_out = {dag.ops[k].key for k in epilogue(dag)}
-    return [t.shape for t in dag.tensors if t.op.key not in left_out]
+    """The shapes of inputs and outputs, in the order of stages, without those that only one of two akin ones has."""
+    left_out, outputs = epilogue(dag) or (), _outputs(dag)
+    given = [k for k, op in enumerate(dag.ops) if k in outputs or not isinstance(op, ComputeOp)]
+    return [dag.ops[k].shape for k in given if k not in left_out]
 
 
 def stored_alike(task: SearchTask) -> Iterator[Record]:

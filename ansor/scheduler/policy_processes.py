@@ -82,9 +82,8 @@ def in_processes(policies: Sequence[Any], count: int) -> Iterator[list[Any]]:
             processes.append(_Process(start()))
         apart = [PolicyApart(k, policy, processes[k % count]) for k, policy in enumerate(policies)]
         for one in apart:
-            akin = [other for other in apart if other is not one and Similar.akin(one.task, other.task)]
-            one.twins = [other for other in akin if Similar.twins(one.task, other.task)]
-            one.akin = [other for other in akin if not Similar.twins(one.task, other.task)]
+            one.alike = [other for other in apart if other is not one and Similar.alike(one.task, other.task)]
+            one.twins = [other for other in apart if other is not one and Similar.twins(one.task, other.task)]
         yield apart
     finally:
         for process in processes:
@@ -244,7 +243,7 @@ class PolicyApart:
     policy: SketchPolicy
     process: _Process
     rounds_ahead: int = 1
-    akin: list[PolicyApart] = field(default_factory=list)
+    alike: list[PolicyApart] = field(default_factory=list)
     twins: list[PolicyApart] = field(default_factory=list)
     begun: bool = False
     _foreseen: deque[_Answer] = field(default_factory=deque)
@@ -298,7 +297,7 @@ class PolicyApart:
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Tell the policy of results, and do not wait until it has learnt; what that raises is raised next time.
 
-        Policies of tasks akin to its own that have not begun yet hear of the best, and those of its twins at any time.
+        Policies of tasks like its own that have not begun yet hear of the best, and those of its twins at any time.
         """
         self._say_if_told_in_vain()
         told = [
@@ -307,7 +306,7 @@ class PolicyApart:
         ]
         self._learns = True
         self._told.append(self._say({"tell": told}))
-        others = [*self.twins, *[one for one in self.akin if not one.begun]]
+        others = dict.fromkeys([*self.twins, *[one for one in self.alike if not one.begun]])
         best = Similar.worth_telling(inputs, results) if others else []
         news = [[self.number, [to_json(s) for s in inp.steps], result_to_json(res)] for inp, res in best]
         for one in others:

@@ -34,7 +34,7 @@ CONFIRMED = 3
 BUILT_APART = 2
 """Rounds that are built side by side where policies know nothing of each other: one is measured meanwhile."""
 BUILT, SHARE_BUILT = 256, 4
-"""More of them are where rounds are small: one more as long as those before it have fewer candidates than two usual
+"""More of them are where rounds are small: one more as long as those before it have fewer candidates than four usual
 rounds, and are less than one for so many tasks.
 
 A program that compiles for seconds then holds back its own round, and no builder.  Of ResNet-18's programs half are

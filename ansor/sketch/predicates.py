@@ -19,6 +19,7 @@ from te_lite.step import (
     RFactor,
     Split,
     Step,
+    inserts_at,
 )
 from te_lite.visit import free_vars
 
@@ -207,7 +208,7 @@ def traced_steps(steps: Sequence[Step], k: int) -> Iterator[tuple[int, Step]]:
         step = steps[position]
         if step.stage == k:
             yield position, step
-        if isinstance(step, NewStage) and k > step.stage:
+        if isinstance(step, NewStage) and k > inserts_at(step):
             k -= 1
 
 

@@ -1,7 +1,8 @@
 """Programs of a task carried over to a similar one: the same structure, and for each number the nearest legal one.
 
-Two tasks that are alike up to extents have sketches that differ in lengths only, so the steps of a program of one say
-which sketch, places and numbers it would have in the other.  Lengths of a tile that do not suit its extents become
+Two tasks that are alike up to extents have sketches that differ in lengths only (those of two that are akin in stages
+that are inlined, too, see `epilogues.py`), so the steps of a program of one say which sketch, places and numbers it
+would have in the other.  Lengths of a tile that do not suit its extents become
 those of the row of its table that is nearest by proportion, the outermost loop, which is no column, counting less.
 """
 

@@ -1,16 +1,17 @@
 """Programs of a computation as steps of another one, which goes on differently after the last reduction.
 
-What follows is computed point by point: the stages in between are inlined and nothing else, so what is left of the
-steps is the same in both.
+Where the stages in between are inlined and nothing else, what is left of the steps is the same in both.  Whatever reads
+what in which order, they are steps of the other computation; whether they are good ones is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from te_lite.step import CacheRead, ComputeInline, FollowFusedSplit, FollowSplit, NewStage, Step
+from te_lite.step import CacheRead, ComputeInline, FollowFusedSplit, FollowSplit, NewStage, Step, inserts_at
 
 ONE_STAGE = ("stage", "target", "other", "total", "reader")
 
@@ -37,7 +38,7 @@ def _without(steps: Sequence[Step], own: Collection[int]) -> list[Step] | None:
         if any(k in own for k in _stages(step)):
             return None
         places[position] = len(out)
-        out.append(_renumbered(step, lambda k, own=own: k - sum(o < k for o in own), places))  # type: ignore[misc]
+        out.append(_renumbered(step, partial(_left_of, own), places))
         own = _moved(own, step)
     return out
 
@@ -50,7 +51,7 @@ def _with(bare: Sequence[Step], pattern: Sequence[Step], own: Collection[int]) -
     def add(own: Collection[int]) -> Collection[int]:
         step = bare[len(places)]
         places[len(places)] = len(out)
-        out.append(_renumbered(step, lambda k: _among(k, own), places))
+        out.append(_renumbered(step, partial(_among, own), places))
         return _moved(own, out[-1])
 
     for step in pattern:
@@ -65,8 +66,13 @@ def _with(bare: Sequence[Step], pattern: Sequence[Step], own: Collection[int]) -
     return out
 
 
-def _among(k: int, own: Collection[int]) -> int:
-    """The number of the stage that is number `k` without `own`."""
+def _left_of(own: Collection[int], k: int) -> int:
+    """The number that stage `k` has without `own`."""
+    return k - sum(o < k for o in own)
+
+
+def _among(own: Collection[int], k: int) -> int:
+    """The inverse of `_left_of`."""
     for o in sorted(own):
         k += o <= k
     return k
@@ -74,7 +80,7 @@ def _among(k: int, own: Collection[int]) -> int:
 
 def _moved(own: Collection[int], step: Step) -> Collection[int]:
     """The numbers of the stages after a step that may have made one."""
-    return {o + (o > step.stage) for o in own} if isinstance(step, NewStage) else own
+    return {o + (o > inserts_at(step)) for o in own} if isinstance(step, NewStage) else own
 
 
 def _stages(step: Step) -> tuple[int, ...]:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import ansor
+import te_lite as te
 from ansor.measure.builds import Builds
 from ansor.records.best import ranked_records
-from ansor.scheduler.rounds import CONFIRMED
+from ansor.scheduler.rounds import CONFIRMED, Rounds
 from tests.ansor.fake_measure import ReadyBuilder
+from tests.workloads import matmul
 
 States = Callable[..., list[Any]]
 
@@ -48,17 +50,42 @@ class Comparing:
         pass
 
 
-def test_the_finalists_of_all_tasks_are_built_before_the_first_turns(
-    matmul_task: ansor.SearchTask, states: States
-) -> None:
+def test_the_finalists_of_all_tasks_are_built_before_the_first_turns() -> None:
+    tasks = [ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(n, 8, 8)), target="cuda -arch=sm_90") for n in (16, 32)]
+    policies = [ansor.SketchPolicy(task, params={"extra_sketch_rules": ""}, seed=0, verbose=0) for task in tasks]
     builder = ReadyBuilder()
     runner = Comparing(builder)
     measurer = ansor.ProgramMeasurer(builder, runner, verbose=0)
+    rounds = Rounds(tasks, policies, measurer)
+    for task, policy in zip(tasks, policies, strict=True):
+        inputs = [ansor.MeasureInput(task, state) for state in policy.sample_initial_population()[:5]]
+        measurer.measure(task, None, inputs)
+    before = len(builder.builds)
+    assert all(cost is not None for cost in rounds.confirmed())
+    assert runner.built == [before + 2 * CONFIRMED] * 2
+
+
+def test_what_was_queued_before_the_end_is_built_again_after_it(matmul_task: ansor.SearchTask, states: States) -> None:
+    """The files of a builder are gone when it is closed, and a program is nobody's finalist after a reset."""
     inputs = [ansor.MeasureInput(matmul_task, state) for state in states(6)]
-    measurer.measure(matmul_task, None, inputs)
-    measurer.build_finalists(matmul_task, CONFIRMED)
-    assert len(builder.builds) == 6 + CONFIRMED
-    assert measurer.confirm(matmul_task, CONFIRMED) is not None and runner.built == [6 + CONFIRMED]
+    for end in (ansor.ProgramMeasurer.close, ansor.ProgramMeasurer.reset):
+        builder = ReadyBuilder()
+        runner = Comparing(builder)
+        measurer = ansor.ProgramMeasurer(builder, runner, verbose=0)
+        measurer.measure(matmul_task, None, inputs)
+        measurer.build_finalists(matmul_task, CONFIRMED)
+        end(measurer)
+        measurer.in_turns(inputs[:2], runner)
+        assert len(builder.builds) == len(inputs) + CONFIRMED + 2
+
+
+def test_nothing_is_built_for_turns_that_will_not_be(matmul_task: ansor.SearchTask, states: States) -> None:
+    builder = ReadyBuilder()
+    measurer = ansor.ProgramMeasurer(builder, Comparing(builder), verbose=0)
+    measurer.build_finalists(matmul_task)
+    measurer.measure(matmul_task, None, [ansor.MeasureInput(matmul_task, states(1)[0])])
+    measurer.build_finalists(matmul_task)
+    assert len(builder.builds) == 1 and measurer.confirm(matmul_task) is None
 
 
 @pytest.mark.parametrize("others", [0, 3])
