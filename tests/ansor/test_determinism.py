@@ -70,7 +70,7 @@ def test_another_seed_asks_for_other_programs(target: str, tmp_path: Path) -> No
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [pytest.param("c", marks=pytest.mark.slow), "cuda"])
 def test_results_decide_what_comes_next(target: str, tmp_path: Path) -> None:
     trials = PER_ROUND * (3 if target == "cuda" else 2)  # on a GPU a round is searched while the one before runs
     runners = [AnalyticalRunner(noise=0.5, seed=k) for k in range(2)]

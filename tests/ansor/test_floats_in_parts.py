@@ -273,7 +273,7 @@ def test_kernels_compute_the_workload() -> None:
 @pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 def test_many_kernels_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(CASES[name]()), 1, 2, on_emulator=True, target=TARGET)
 

@@ -214,7 +214,7 @@ SCRIPT = textwrap.dedent("""
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("how", "fifth"), [(signal.SIGINT, "run_hang"), pytest.param(signal.SIGKILL, "good", marks=pytest.mark.long)]
+    ("how", "fifth"), [(signal.SIGINT, "run_hang"), pytest.param(signal.SIGKILL, "good", marks=pytest.mark.slow)]
 )
 def test_stopping_a_search_leaves_no_process(tmp_path: Path, how: signal.Signals, fifth: str) -> None:
     """By Ctrl-C also while one of two devices hangs; a worker that hangs outlives a killed search by its time limit."""

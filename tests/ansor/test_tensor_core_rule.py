@@ -244,7 +244,7 @@ def test_many_programs_compute_the_workload(name: str) -> None:
 @pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", list(EVERY)[1::3])
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 def test_many_kernels_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(EVERY[name]()), 2, 3, on_emulator=True)
 

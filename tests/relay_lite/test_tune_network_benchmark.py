@@ -31,7 +31,7 @@ def test_first_rounds_leave_half_of_the_trials_and_of_the_time(
     assert per_round(trials, tasks, seconds) == size
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_and_its_continuation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run starts from a copy of the first one's log and measures what is missing."""
     command = ["tune_network", "--network", "mlp", "--target", "c", "--repeat", "1"]
