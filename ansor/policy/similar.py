@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import islice
 from operator import itemgetter
 from typing import Any, Protocol, runtime_checkable
 
@@ -96,15 +95,14 @@ class Similar:
         """The best programs of the twins of a task as its own rows, the best one of each first."""
         akin = [(name, one) for name, one in self._of(task).items() if name != task.workload_key]
         twins = [(name, one) for name, one in akin if distance(one.dag, task.compute_dag) == 0]
-        for place in range(GIVEN):
-            for name, one in twins:
-                for steps in islice(one.best, place, place + 1):
-                    key = (task.target.key, proposals.hardware, task.workload_key, name, steps)
-                    if key not in self._rows:
-                        self._rows[key] = _of_twin(one.dag, steps, task, proposals)
-                    row = self._rows[key]
-                    if row is not None:
-                        yield row
+        found = [(place, name, one.dag, steps) for name, one in twins for place, steps in enumerate(one.best)]
+        for _, name, dag, steps in sorted(found, key=itemgetter(0)):
+            key = (task.target.key, proposals.hardware, task.workload_key, name, steps)
+            if key not in self._rows:
+                self._rows[key] = _of_twin(dag, steps, task, proposals)
+            row = self._rows[key]
+            if row is not None:
+                yield row
 
     @staticmethod
     def worth_telling(inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]) -> list[Record]:
