@@ -35,7 +35,7 @@ from ansor.core.errors import TaskError
 from ansor.core.hardware import host_cores
 from benchmarks import report
 from benchmarks.zoo_check import LIMIT, Feeds, export, random_inputs
-from benchmarks.zoo_models import FULL_IMAGE, Input, live_model
+from benchmarks.zoo_models import MODELS, Input, live_model
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.tuning.network import load_network
 from relay_lite.tuning.network_times import network_times
@@ -50,18 +50,26 @@ PROFILED_CALLS = 20
 
 @dataclass(frozen=True)
 class Zoo:
-    """A model of the zoo, small or at its usual size, for square images of `image` pixels a side."""
+    """A model of the zoo at its usual size, for square images of `image` pixels a side if that is given."""
 
     name: str
-    full_size: bool
-    image: int
+    image: int | None = None
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it is exported and timed with."""
+        return MODELS[self.name].full_inputs if self.image is None else (Input((1, 3, self.image, self.image)),)
 
 
 NETWORKS: Mapping[str, Zoo] = {
-    "squeezenet1_1-96": Zoo("squeezenet1_1", True, 96),
-    "deit_tiny-224": Zoo("deit_tiny", True, FULL_IMAGE),
-    "resnet18-224": Zoo("resnet18", True, FULL_IMAGE),
-    "mobilenet_v2-224": Zoo("mobilenet_v2", True, FULL_IMAGE),
+    "squeezenet1_1-96": Zoo("squeezenet1_1", 96),
+    "squeezenet1_1-224": Zoo("squeezenet1_1"),
+    "deit_tiny-224": Zoo("deit_tiny"),
+    "resnet18-224": Zoo("resnet18"),
+    "resnet50-224": Zoo("resnet50"),
+    "mobilenet_v2-224": Zoo("mobilenet_v2"),
+    "shufflenet_v2_x0_5-224": Zoo("shufflenet_v2_x0_5"),
+    "bert_4-128": Zoo("bert_4"),
 }
 
 
@@ -98,8 +106,8 @@ def onnx_file(name: str, folder: Path) -> Path:
     if name not in NETWORKS:
         return Path(name)
     zoo, path = NETWORKS[name], folder / f"{name}.onnx"
-    model, _ = live_model(zoo.name, zoo.full_size)
-    reason = export(model, random_inputs((Input((1, 3, zoo.image, zoo.image)),), 1), path, EXPORTER)
+    model, _ = live_model(zoo.name, full_size=True)
+    reason = export(model, random_inputs(zoo.inputs, 1), path, EXPORTER)
     if reason:
         sys.exit(f"{name}: not exported: {reason}")
     return path

@@ -127,9 +127,13 @@ def _text(
 
 
 def _bert(layers: int) -> Entry:
+    """At its usual size as BERT-base, for 128 tokens."""
     sizes = {"num_hidden_layers": layers, "vocab_size": VOCABULARY, "max_position_embeddings": 32}
     options: dict[str, Any] = {**SMALL, **sizes}
-    return _text("BertModel", (TOKENS, MASK), _masked, **options)
+    small = _text("BertModel", (TOKENS, MASK), _masked, **options)
+    full = _text("BertModel", (TOKENS, MASK), _masked, num_hidden_layers=layers)
+    tokens = Input((1, 128), VOCABULARY, 3), Input((1, 128), 2)
+    return Entry(small.family, small.make, small.inputs, full.make, tokens)
 
 
 def _masked(model: Any, tokens: Any, mask: Any) -> Any:
