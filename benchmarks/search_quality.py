@@ -11,8 +11,9 @@ model       evolution under the learning model, whose scores are random until 10
 draft       the analytical model until the learning one is ready: what the policy does on its own
 
 Every run has a log of its own in DIR, and beside it the seconds of each trial.  Runs that are there are read, runs
-that were stopped go on.  With `--long-trials` those of `draft` go on to as many.  With `--in-turns` the best programs
-are timed anew, all those of a task in turns (`search_turns.py`), and these times count.  On the CPU and with PyTorch at
+that were stopped go on.  With `--long-trials` those of `draft` go on to as many.  With `--in-turns` each
+run ends as a search does, with its finalists timed again in turns, and what they give is timed once more, all that of a
+task in turns (`search_turns.py`); these times count.  On the CPU and with PyTorch at
 hand, the best programs of the last method after `--compare-at` trials are timed anew, in turns with PyTorch's operator,
 for the tasks of `LIMITS`.  `--runner analytical` tries the benchmark out without compiling anything: the estimates of
 the analytical model take the place of times.
@@ -288,7 +289,7 @@ def compare(
     ours = {}
     n = options.compare_at
     for k, log in enumerate(logs):
-        module = ansor.build(best_states(task, log, [n])[n], task.compute_dag.tensors, task.target)
+        module = ansor.build(best_states(task, log, [n])[n][0], task.compute_dag.tensors, task.target)
         out = aligned_copy(np.full(task.compute_dag.tensors[-1].shape, np.nan, np.float32))
         module(*arrays, out)
         pytorch.check(out, next(iter(theirs.values())))
