@@ -69,12 +69,10 @@ DRAWN: dict[str, dict[str, Any]] = {
 }
 
 
-LONG = {
-    "resnet-18/NHWC", "resnet-18/NCHW", "gpt2/NHWC", "llama-135m/NHWC", "bert-base/NHWC",
-}  # fmt: skip
+LONG = {"resnet-18/NCHW", "gpt2/NHWC", "llama-135m/NHWC", "bert-base/NHWC"}
 """Networks of many kernels, or large ones, of kinds that others have too: for `make test-long`."""
 SLOW = {
-    "mobilenet_v2/NHWC", "convnext_tiny/NHWC", "t5-small-encoder/NHWC",
+    "resnet-18/NHWC", "mobilenet_v2/NHWC", "convnext_tiny/NHWC", "t5-small-encoder/NHWC",
     "resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "resnet-34/NHWC", "vgg-16/NHWC", "mobilenet/NCHW",
     "mobilenet/NHWC", "mobilenet_v3_large/NCHW", "efficientnet_b0/NHWC", "swin_t/NCHW", "gpt2/NCHW",
     "densenet-121/NHWC", "vit_b_16/NHWC", "deit_tiny/NHWC",

@@ -259,18 +259,16 @@ BUGS: list[Patch] = [
 ]  # fmt: skip
 
 
-SHY: list[Patch] = [remainder_always_tight]
-"""Bugs that show in one of hundreds of programs."""
-MORE: list[Patch] = [
+SHY: list[Patch] = [
     folded_beyond_the_edge, copies_repeat_the_edge, union_forgets_the_second, rfactor_condition_dropped,
-    rfactor_at_the_wrong_place,
+    rfactor_at_the_wrong_place, remainder_always_tight,
 ]  # fmt: skip
 """Bugs that show in one of dozens, or of hundreds."""
 
 
 def timed(bug: Patch) -> Any:
-    """The parameter of a test: bugs that take seconds to find are for `make test-long`, or for `make fuzz`."""
-    marks = [pytest.mark.long] if bug in SHY else [pytest.mark.slow] if bug in MORE else []
+    """The parameter of a test: bugs that take seconds to find are for `make fuzz`."""
+    marks = [pytest.mark.slow] if bug in SHY else []
     return pytest.param(bug, id=bug.__name__, marks=marks)
 
 
