@@ -131,23 +131,24 @@ def conv(height: int, ci: int, co: int, **attrs: Any) -> Call:
 
 
 @pytest.mark.parametrize("node, c, cuda", [
-    (conv(56, 64, 64), None, 4),
+    (conv(56, 64, 64), 4, 4),
     (conv(28, 128, 128), 4, 2),
-    (conv(14, 256, 256), 4, 2),
+    (conv(14, 256, 256), 2, 2),
+    (conv(28, 512, 512), 4, 2),
     (conv(7, 512, 512), None, 2),
-    (conv(8, 3, 65), None, 4),
-    (conv(12, 3, 65), None, 2),
-    (conv(13, 3, 65), 4, 2),
-    (conv(16, 3, 511, padding=(0, 0, 0, 0)), 4, 4),
-    (conv(14, 3, 511, padding=(0, 0, 0, 0)), None, 2),
-    (conv(14, 3, 100, padding=(2, 1, 0, 1)), 4, 2),
+    (conv(56, 3, 64), None, 4),
+    (conv(56, 15, 64), None, 4),
+    (conv(56, 16, 31), None, 4),
+    (conv(56, 16, 32), 4, 4),
+    (conv(16, 32, 511, padding=(0, 0, 0, 0)), 2, 4),
+    (conv(14, 32, 100, padding=(2, 1, 0, 1)), 4, 2),
     (conv(8, 3, 128, strides=(2, 2)), None, None),
     (conv(8, 3, 128, strides=(1, 2)), None, None),
     (conv(8, 3, 128, dilation=(2, 2)), None, None),
     (conv(8, 3, 128, size=1), None, None),
     (conv(8, 3, 128, size=5), None, None),
     (conv(8, 3, 128, dtype="int8"), None, None),
-    (conv(16, 3, 128, dtype="float64"), 4, 4),
+    (conv(56, 64, 128, dtype="float64"), 4, 4),
 ])  # fmt: skip
 def test_where_winograd_is_chosen(node: Call, c: int | None, cuda: int | None) -> None:
     assert (winograd_tile(node, "c"), winograd_tile(node, "cuda")) == (c, cuda)
@@ -163,11 +164,11 @@ def test_winograd_is_for_plain_convolutions_in_nhwc() -> None:
 @pytest.mark.parametrize("target, height, m", [("cuda", 8, 4), ("cuda", 7, 2), ("cuda", 6, 2), ("c", 12, 4)])
 def test_winograd_keeps_the_meaning_and_its_weight_is_folded(target: str, height: int, m: int) -> None:
     make = Layers(np.random.default_rng(0), "NHWC")
-    graph = function(relu(call("add", make.conv(make.input(2, height, height, 3), 70), make.draw(70))))
+    graph = function(relu(call("add", make.conv(make.input(2, height, height, 16), 70), make.draw(70))))
     new = altered(graph, target)
     (node,) = calls(new, WINOGRAD)
     weight = node.args[1]
-    assert isinstance(weight, Constant) and weight.shape == (m + 2, m + 2, 70, 3)
+    assert isinstance(weight, Constant) and weight.shape == (m + 2, m + 2, 70, 16)
     assert node.attrs["tile_size"] == m and node.attrs["channels"] == 70
     assert operand(new) == (1, 1, 1, 70)
     assert ops(new) == {WINOGRAD: 1, "add": 1, "nn.relu": 1}
