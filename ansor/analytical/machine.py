@@ -20,7 +20,8 @@ from te_lite.errors import require
 from te_lite.register_tile import VectorUnit
 
 from ..core.errors import TaskError
-from ..core.hardware import HardwareParams
+from ..core.hardware import HardwareParams, names_processor
+from ..core.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
 from ..core.registry import entry_of, search_parts
 from ..core.target import Target
 from ..space.programs import Programs
@@ -158,7 +159,8 @@ def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
     """The machine that a target means: `-model=H200` or `h200`, else the best known one of `-arch=sm_90`, else an H200.
 
     A kind that was registered with a machine has that.  A CPU is generic: cores and vector bytes are those of
-    `hardware`, caches those of its generation (Zen 2 and 3 for vectors of AVX2).
+    `hardware`, caches those of its generation (Zen 2 and 3 for vectors of AVX2); but if it may be this one, the
+    second-level cache is as large as here: 1 MiB or 2 with the same vectors.
     Raises TaskError for a target that no model describes, and for one that names an unknown model.
     """
     target = Target.of(target)
@@ -173,7 +175,10 @@ def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
     match entry.family:
         case "c":
             unit = VectorUnit.of(hardware.vector_unit_bytes)
-            return _generic(unit, max(1, hardware.num_cores))
+            made = _generic(unit, max(1, hardware.num_cores))
+            here = not names_processor(target) and unit.bytes == VECTOR_BYTES[host_family()]
+            size = second_cache_bytes() if here else None
+            return made if size is None else replace(made, l2=replace(made.l2, size=size))
         case "cuda":
             model = target.model or ARCHITECTURES.get(target.attrs.get("arch", ""), DEFAULT_GPU)
             law = f"no figures are known, known models are {', '.join(GPUS)}"

@@ -162,8 +162,12 @@ def _defaults(target: Target | str) -> tuple[int, ...]:
 
 def _vector_bytes(target: Target) -> int:
     """Those of this processor, unless the target names one, of which only the backend knows (`from_device`)."""
-    named = "march" in target.attrs or "mcpu" in target.attrs
-    return max(VECTOR_BYTES.values()) if named else VECTOR_BYTES[host_family()]
+    return max(VECTOR_BYTES.values()) if names_processor(target) else VECTOR_BYTES[host_family()]
+
+
+def names_processor(target: Target) -> bool:
+    """Whether a target for CPUs names one, which may be another than this machine's."""
+    return "march" in target.attrs or "mcpu" in target.attrs
 
 
 CUDA = HardwareParams(

@@ -30,3 +30,14 @@ def host_family() -> str:
     if "avx2" in flags:
         return "avx2"
     return "neon" if platform.machine() in ("aarch64", "arm64") else "sse"
+
+
+@lru_cache(maxsize=1)
+def second_cache_bytes() -> int | None:
+    """The bytes of the second-level cache of a core, as the system says (in KiB: "2048K"); None where it does not."""
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, size = folder / "level", folder / "size"
+        if level.exists() and size.exists() and level.read_text().strip() == "2":
+            text = size.read_text().strip()
+            return int(text[:-1]) * 1024 if text[:-1].isdecimal() and text.endswith("K") else None
+    return None

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import ansor
+import ansor.analytical.machine as machines
 import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.analytical.gpu import _fetched_bytes
 from ansor.analytical.loop_nests import loop_nests
 from ansor.core.hardware import GPUS as MODELS
-from ansor.core.processor_family import VECTOR_BYTES, host_family
+from ansor.core.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
@@ -276,6 +277,28 @@ def test_machine_of_a_target() -> None:
     assert machine_of("vta", ansor.HardwareParams(target="vta")).name == "sim_1x16_i8w8a32_15_15_18_17"
     with pytest.raises(ansor.TaskError, match="known models"):
         machine_of("cuda -model=K80", HARDWARE["cuda"])
+
+
+def test_the_second_cache_is_this_machines_where_a_target_may_mean_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, longest = VECTOR_BYTES[host_family()], max(VECTOR_BYTES.values())
+    monkeypatch.setattr(machines, "second_cache_bytes", lambda: 3 << 19)
+    assert cache_of("c", here) == 3 << 19
+    assert cache_of("c", 16 if here != 16 else 32) == cache_of("c -mcpu=zen3", 16 if here != 16 else 32) != 3 << 19
+    assert cache_of("c -march=native", longest) == 1 << 20
+    monkeypatch.setattr(machines, "second_cache_bytes", lambda: None)
+    assert cache_of("c", longest) == 1 << 20
+
+
+def cache_of(target: str, vector_bytes: int) -> int:
+    """The bytes of the second-level cache of a CPU whose vectors have so many."""
+    cpu = machine_of(target, ansor.HardwareParams(num_cores=2, vector_unit_bytes=vector_bytes, target=target))
+    assert isinstance(cpu, CPU)
+    return cpu.l2.size
+
+
+def test_the_system_says_how_large_the_second_cache_is() -> None:
+    size = second_cache_bytes()
+    assert size is None or 1 << 17 <= size <= 1 << 25
 
 
 def replace_cores(n: int) -> ansor.HardwareParams:
