@@ -108,7 +108,7 @@ def test_kernels_compute_the_convolution(name: str) -> None:
     agrees(name, 1, 1, on_emulator=True)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @emulated
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.one_in(7)

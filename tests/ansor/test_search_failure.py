@@ -95,7 +95,7 @@ def test_what_measuring_refuses_ends_the_run(here: Path, monkeypatch: pytest.Mon
     assert not list(here.glob("ansor_failure_*"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_network_gets_the_default_schedule(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -159,7 +159,7 @@ def test_a_time_limit_ends_a_task_after_the_batch_under_way(monkeypatch: pytest.
     assert len(device.calls) == -(-7 // batch) * batch
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_space_too_large_to_list() -> None:
     @autotvm.template("made_up.large")
     def large() -> None:

@@ -61,7 +61,7 @@ def test_a_network_by_name_and_going_on(
     assert "no record" not in caplog.text
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_model_of_open_extents(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The weights of the model, its open extents filled in, its convolutions turned to NHWC."""
     path = here / "model.onnx"

@@ -79,7 +79,7 @@ def test_a_range_of_random_programs_goes_on(tmp_path: Path, capsys: pytest.Captu
     assert "seed 2: planted" in capsys.readouterr().out and len(journal.read_text().splitlines()) == 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.one_in(5)
 def test_many_random_programs_are_right(operator: str) -> None:
