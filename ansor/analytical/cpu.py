@@ -37,9 +37,8 @@ HIDDEN_TEST_CYCLES = 1.0
 """Cycles of such a value in a register tile, beside its multiply-adds: other units compare.
 
 Of a 3x3 convolution of 56 x 56 pixels and 64 channels, programs that ask for 4 to 14 values in a step of as many cycles
-took 1.0 to 1.1 times (AVX2) and 0.7 times (AVX-512) as long as those with the padding copied; without the test being
-hidden they were estimated three times as slow.  With it the best measured program is the first of 120 by the estimate
-(AVX2), or one of the first five.
+took 0.9 to 1.2 times (AVX2, in turns) and some 0.7 times (AVX-512, single times) as long as those with the padding
+copied, and were estimated three times as slow.  Chosen among 0.5, 1 and 2 by 120 programs of it on each machine.
 """
 OWN_UNROLL = 16
 """The statements up to which the compiler unrolls a loop that nothing was said of."""

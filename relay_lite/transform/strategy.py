@@ -16,7 +16,7 @@ LEAST_INPUTS, LEAST_OUTPUTS = 16, 32
 TRANSFORM = 500
 """Operations of a product that take as long as the transforms of a tile of a channel (56 x 56, 64 to 64 channels)."""
 BYTE = 13
-"""Operations that two cores do while a byte of a weight comes from memory."""
+"""Operations that take as long as a byte of a weight, fitted to the measurements at `_least`."""
 FEW_ROWS = 32
 FEWEST_CHANNELS_OF_TENSOR_CORES = 8
 
@@ -45,7 +45,8 @@ def _least(conv: Call) -> int | None:
     Larger tiles need fewer products, and weights that are 16/9 and 4 times as large, which come from memory.  On two
     cores with AVX2 whose caches were emptied, 24 programs each, directly and with tiles of 2 and 4: 7 x 7 of 512
     channels 2.55, 2.73, 3.03 ms; 14 x 14 of 256 channels 1.99, 1.66, 1.64 ms; with warm caches 28 x 28 of 512 channels
-    29.0, 25.4, 18.3 ms, 14 x 14 of them 6.9, 5.3, 6.7 ms.
+    29.0, 25.4, 18.3 ms, 14 x 14 of them 6.9, 5.3, 6.7 ms.  One is judged wrongly: 7 x 7 of 256 channels, which stays
+    direct, takes 0.98, 0.76, 0.78 ms with emptied caches.
     """
     n, h, w, outputs = conv.shape
     inputs = conv.args[0].shape[3]
