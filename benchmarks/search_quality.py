@@ -10,13 +10,13 @@ analytical  evolution under the analytical model; nothing is learnt
 model       evolution under the learning model, whose scores are random until 100 programs are known (TVM's search)
 draft       the analytical model until the learning one is ready: what the policy does on its own
 
-Every run has a log of its own in DIR, and beside it the seconds of each trial.  Runs that are there are read, runs
-that were stopped go on.  With `--long-trials` those of `draft` go on to as many.  With `--in-turns` each
-run ends as a search does, with its finalists timed again in turns, and what they give is timed once more, all that of a
-task in turns (`search_turns.py`); these times count.  On the CPU and with PyTorch at
-hand, the best programs of the last method after `--compare-at` trials are timed anew, in turns with PyTorch's operator,
-for the tasks of `LIMITS`.  `--runner analytical` tries the benchmark out without compiling anything: the estimates of
-the analytical model take the place of times.
+Every run has a log of its own in DIR, and beside it the seconds of each trial.  Runs that are there are read, runs that
+were stopped go on.  With `--long-trials` those of `draft` go on to as many.  With `--in-turns` each run ends as a
+search does, with its finalists timed again in turns, and what they give is timed once more, all that of a task in turns
+(`search_turns.py`); these times count.  On the CPU and with PyTorch at hand, the best programs of the last method after
+`--compare-at` trials are timed anew, in turns with PyTorch's operator, for the tasks of `LIMITS`.  `--runner
+analytical` tries the benchmark out without compiling anything: the estimates of the analytical model take the place of
+times.
 
 Criteria on two CPU cores: `blind` and `model` are never worse than `random` at the trials of `GAINS`, and `draft` is
 better by those gains, in the geometric mean of the six tasks (medians over the seeds); after 64 trials a run of `draft`

@@ -97,8 +97,12 @@ def _nest_seconds(nest: Nest, nests: Sequence[Nest], machine: CPU, cold: Any) ->
         l1, l2, l3 = [np.where(np.greater(side, 1), smaller(x, whole), x) for x in (l1, l2, l3)]
     memory = np.where(cold, l3 * busy_cores / (machine.dram / machine.clock), 0.0)
     beside = [arithmetic, transfers, l1 / machine.l2_per_clock, l2 / machine.l3_per_clock, memory]
-    cycles = largest(beside) + NOT_HIDDEN * (sum(beside) - largest(beside))
-    return share * (cycles + loops) / machine.clock + starts * THREADS_START
+    return share * (_side_by_side(beside) + loops) / machine.clock + starts * THREADS_START
+
+
+def _side_by_side(cycles: Sequence[Any]) -> Any:
+    """Cycles of what is done at the same time: those of the longest, and what it does not hide of the others."""
+    return largest(cycles) + NOT_HIDDEN * (sum(cycles) - largest(cycles))
 
 
 def _side_of_square(nest: Nest, machine: CPU) -> Any:
@@ -170,7 +174,7 @@ def _tile_cycles(nest: Nest, held: HeldSums, machine: CPU) -> tuple[Any, Any, An
     loads = held.loads - apart + held.broadcasts + elements + moved
     transfers = loads / LOADS_PER_CYCLE + moved / STORES_PER_CYCLE + elements / SHUFFLES_PER_CYCLE
     loops = LOOP_CYCLES / smaller(held.steps, UNROLLED_TURNS) + np.where(held.kept, LAST_TURN_CYCLES / held.steps, 0)
-    return steps * larger(work, tests), steps * transfers, steps * loops
+    return steps * _side_by_side([work, tests]), steps * transfers, steps * loops
 
 
 def _questions(nest: Nest, held: HeldSums) -> Any:

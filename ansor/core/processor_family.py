@@ -32,10 +32,14 @@ def host_family() -> str:
     return "neon" if platform.machine() in ("aarch64", "arm64") else "sse"
 
 
-@lru_cache(maxsize=1)
-def second_cache_bytes() -> int | None:
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+"""Where Linux describes the caches of a core."""
+
+
+@lru_cache
+def second_cache_bytes(caches: Path = CACHES) -> int | None:
     """The bytes of the second-level cache of a core, as the system says (in KiB: "2048K"); None where it does not."""
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+    for folder in sorted(caches.glob("index*")):
         level, size = folder / "level", folder / "size"
         if level.exists() and size.exists() and level.read_text().strip() == "2":
             text = size.read_text().strip()

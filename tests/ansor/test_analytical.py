@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -296,9 +297,19 @@ def cache_of(target: str, vector_bytes: int) -> int:
     return cpu.l2.size
 
 
-def test_the_system_says_how_large_the_second_cache_is() -> None:
-    size = second_cache_bytes()
-    assert size is None or 1 << 17 <= size <= 1 << 25
+@pytest.mark.parametrize(
+    ("levels", "size", "found"),
+    [("1123", "2048K", 2 << 20), ("112", "512K", 1 << 19), ("11", "1K", None), ("2", "?", None)],
+)
+def test_the_system_says_how_large_the_second_cache_is(
+    levels: str, size: str, found: int | None, tmp_path: Path
+) -> None:
+    assert second_cache_bytes(tmp_path / "nothing") is None
+    for k, level in enumerate(levels):
+        (folder := tmp_path / f"index{k}").mkdir()
+        (folder / "level").write_text(f"{level}\n")
+        (folder / "size").write_text(f"{size if level == '2' else '32K'}\n")
+    assert second_cache_bytes(tmp_path) == found
 
 
 def replace_cores(n: int) -> ansor.HardwareParams:
