@@ -75,7 +75,7 @@ class Indices:
             if isinstance(s, For):
                 extents[s.var] = max(s.extent, extents.get(s.var, 1))
         self.simplifier = Simplifier({v: (0, n - 1) for v, n in extents.items()})
-        self.widths = Widths.of(body)
+        self.widths = Widths.of(body, wide_counters=True)
         self._forms: dict[int, tuple[Expr, Linear]] = {}
         self._offsets: dict[tuple[Expr, Var, int], list[int] | None] = {}
 

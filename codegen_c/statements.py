@@ -31,8 +31,6 @@ from .transpose import Square
 from .unroll import unrolled_nodes, unrolled_size
 
 _WRAP = 8
-LOOP_TYPES = {"int32": "int", "int64": "int64_t"}
-
 # what `Options.max_unrolled` statements weigh in expression nodes
 NODES_A_STATEMENT = 16
 LONG_TURN = 1 << 17
@@ -137,8 +135,8 @@ class Emitter:
         self.loop_text(s)
 
     def loop_text(self, s: For) -> None:
-        v, kind = self.out.var(s.var), LOOP_TYPES[self.indices.widths.counter(s.var)]
-        self.out.line(f"for ({kind} {v} = 0; {v} < {s.extent}; ++{v}) {{")
+        v = self.out.var(s.var)
+        self.out.line(f"for (int64_t {v} = 0; {v} < {s.extent}; ++{v}) {{")
         self.out.depth += 1
         for load in self.ahead(s):
             self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")

@@ -40,18 +40,20 @@ def counter_dtype(extent: int, step: int = 1) -> str:
 class Widths:
     """The widths of the expressions of one program, from the ranges of its loop variables.
 
+    `wide_counters`: the emitter declares all loop variables with 64 bits.  Index arithmetic has the same values then,
+    and is converted to its dtype where it becomes an operand of data arithmetic.
     Results are remembered by the identity of expressions, which are kept alive.
     """
 
-    def __init__(self, ranges: Mapping[Var, Interval] | None = None) -> None:
-        self._ranges = dict(ranges or {})
+    def __init__(self, ranges: Mapping[Var, Interval] | None = None, wide_counters: bool = False) -> None:
+        self._ranges, self._wide_counters = dict(ranges or {}), wide_counters
         self._known: dict[int, tuple[Expr, Interval, bool]] = {}
         self._done: dict[int, tuple[Expr, Expr]] = {}
 
     @classmethod
-    def of(cls, body: Stmt) -> Widths:
+    def of(cls, body: Stmt, wide_counters: bool = False) -> Widths:
         """Those of a program: every loop variable runs from 0 to its extent.  Raises LowerError over 63 bits."""
-        out = cls()
+        out = cls(wide_counters=wide_counters)
         for s in stmts_of(body):
             if isinstance(s, For):
                 out.bind(s.var, s.extent)
@@ -85,7 +87,9 @@ class Widths:
 
     def value(self, e: Expr) -> Expr:
         """`wide(e)` in the dtype of `e`: as a value that is stored, or an operand of data arithmetic."""
-        return _narrow(self.wide(e), e.dtype)
+        out = self.wide(e)
+        counts = self._wide_counters and e.dtype == INDEX and not isinstance(e, Const | Cast) and self.range(e)[1]
+        return Cast(INDEX, out) if counts else _narrow(out, e.dtype)
 
     def needs_more(self, e: Expr) -> bool:
         """Whether `e`, or an operand of it, is index arithmetic of more than 32 bits."""
@@ -149,15 +153,16 @@ class Widths:
             return _to_wide(e) if e.dtype == INDEX and not fits(self.range(e)[0], INDEX) else e
         new = tuple([self.wide(k) for k in kids])
         more = any(x.dtype != k.dtype for x, k in zip(new, kids, strict=True))
+        if isinstance(e, Cast) and e.dtype in FLOATS and fits(self.range(e.a)[0], e.a.dtype):
+            return rebuild(e, (self.value(e.a),))
         if isinstance(e, BufferLoad | Cast):
             return rebuild(e, new)
         if isinstance(e, Compare):
             return rebuild(e, tuple(map(_to_wide, new)) if more else new)
-        if e.dtype == INDEX:
-            values, exact = self.range(e)
-            if exact and (more or not fits(values, INDEX)):
-                return _in_64_bits(e, new)
-        return rebuild(e, tuple([_narrow(x, k.dtype) for x, k in zip(new, kids, strict=True)]))
+        values, exact = self.range(e)
+        if e.dtype == INDEX and exact:
+            return _in_64_bits(e, new) if more or not fits(values, INDEX) else rebuild(e, new)
+        return rebuild(e, tuple(map(self.value, kids)))
 
 
 def _arithmetic(op: str, x: Interval, y: Interval) -> Interval:

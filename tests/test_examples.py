@@ -41,7 +41,7 @@ def test_tutorial_page(tmp_path: Path) -> None:
         "conv2d_nchw(nn, ff, yy, xx) += (pad_temp[nn, rc, (yy + ry), (xx + rx)]*kernel[ff, rc, ry, rx])",
         "Execution time of this operator:",
         "s[T_add].compute_inline()",
-        "for (int ",
+        "for (int64_t ",
         "Resume search:",
     ):
         assert text in done.stdout

@@ -38,7 +38,7 @@ def test_source_is_readable():
     assert source.startswith("/* copy: x[8] float32, y[8] float32 */\n")
     assert (
         "void copy(const float *restrict x, float *restrict y) {\n"
-        "  for (int i = 0; i < 8; ++i) {\n"
+        "  for (int64_t i = 0; i < 8; ++i) {\n"
         "    y[i] = x[i];\n"
         "  }\n"
         "}\n"

@@ -66,7 +66,7 @@ def test_sums_behind_a_guard_are_held_in_the_turns_inside() -> None:
 
 def vectors_made_of_elements(text: str) -> int:
     """The vectors of B that the step of a tile makes of single elements, by the text of its loop."""
-    step = re.search(r"\n( *)for \(int k\w* = [^\n]*\{\n((?:(?!for ).)*?_r0 \+=.*?)\n\1\}", text, re.S)
+    step = re.search(r"\n( *)for \(int64_t k\w* = [^\n]*\{\n((?:(?!for ).)*?_r0 \+=.*?)\n\1\}", text, re.S)
     assert step is not None
     return len(re.findall(r"\{B(?:_local)?\[", step[2]))
 

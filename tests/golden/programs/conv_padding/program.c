@@ -11,21 +11,21 @@ typedef float f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 
 __attribute__((noinline)) void conv_padding(const float *restrict data, const float *restrict kernel, float *restrict conv2d_nchw) {
   #pragma omp parallel for
-  for (int ff = 0; ff < 4; ++ff) {
-    for (int yy = 0; yy < 8; ++yy) {
+  for (int64_t ff = 0; ff < 4; ++ff) {
+    for (int64_t yy = 0; yy < 8; ++yy) {
       VEC(f32x8, conv2d_nchw[ff * 64 + yy * 8]) = (f32x8){0};
-      for (int rc = 0; rc < 3; ++rc) {
+      for (int64_t rc = 0; rc < 3; ++rc) {
         float pad_temp[30] __attribute__((aligned(64)));
-        for (int i2 = 0; i2 < 3; ++i2) {
-          for (int i3 = 0; i3 < 10; ++i3) {
+        for (int64_t i2 = 0; i2 < 3; ++i2) {
+          for (int64_t i3 = 0; i3 < 10; ++i3) {
             pad_temp[i2 * 10 + i3] = yy + i2 >= 1 && yy + i2 < 9 && i3 >= 1 && i3 < 9 ? data[rc * 64 + yy * 8 + i2 * 8 + i3 - 9] : 0.0f;
           }
         }
         {
           f32x8 conv2d_nchw_r0;
           conv2d_nchw_r0 = VEC(f32x8, conv2d_nchw[ff * 64 + yy * 8]);
-          for (int ry = 0; ry < 3; ++ry) {
-            for (int rx = 0; rx < 3; ++rx) {
+          for (int64_t ry = 0; ry < 3; ++ry) {
+            for (int64_t rx = 0; rx < 3; ++rx) {
               conv2d_nchw_r0 += VEC(f32x8, pad_temp[ry * 10 + rx]) * kernel[ff * 27 + rc * 9 + ry * 3 + rx];
             }
           }

@@ -10,7 +10,7 @@ static inline float max_f32(float a, float b) { return (a > b) | (a != a) ? a : 
 
 __attribute__((noinline)) void elementwise(const float *restrict A, const float *restrict bias, float *restrict out) {
   #pragma omp parallel for
-  for (int i_j = 0; i_j < 84; ++i_j) {
+  for (int64_t i_j = 0; i_j < 84; ++i_j) {
     out[i_j] = max_f32(0.0f, A[i_j] * 2.0f + bias[i_j % 7]);
   }
 }

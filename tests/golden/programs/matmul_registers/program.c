@@ -26,12 +26,12 @@ static inline f32x8 held_f32x8(f32x8 x) {
 
 __attribute__((noinline)) void matmul_registers(const float *restrict A, const float *restrict B, float *restrict C) {
   #pragma omp parallel for
-  for (int i_0 = 0; i_0 < 16; ++i_0) {
-    for (int j_0 = 0; j_0 < 4; ++j_0) {
+  for (int64_t i_0 = 0; i_0 < 16; ++i_0) {
+    for (int64_t j_0 = 0; j_0 < 4; ++j_0) {
       #pragma GCC unroll 4
-      for (int i_1_init = 0; i_1_init < 4; ++i_1_init) {
+      for (int64_t i_1_init = 0; i_1_init < 4; ++i_1_init) {
         #pragma GCC unroll 2
-        for (int j_1_0_init = 0; j_1_0_init < 2; ++j_1_0_init) {
+        for (int64_t j_1_0_init = 0; j_1_0_init < 2; ++j_1_0_init) {
           VEC(f32x8, C[i_0 * 256 + i_1_init * 64 + j_0 * 16 + j_1_0_init * 8]) = (f32x8){0};
         }
       }
@@ -45,7 +45,7 @@ __attribute__((noinline)) void matmul_registers(const float *restrict A, const f
         C_r5 = VEC(f32x8, C[i_0 * 256 + j_0 * 16 + 136]);
         C_r6 = VEC(f32x8, C[i_0 * 256 + j_0 * 16 + 192]);
         C_r7 = VEC(f32x8, C[i_0 * 256 + j_0 * 16 + 200]);
-        for (int k = 0; k < 48; ++k) {
+        for (int64_t k = 0; k < 48; ++k) {
           const float A_v = A[i_0 * 192 + k];
           const f32x8 B_v = held_f32x8(VEC(f32x8, B[k * 64 + j_0 * 16]));
           C_r0 += A_v * B_v;

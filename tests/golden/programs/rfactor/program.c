@@ -14,18 +14,18 @@ typedef float f32x2 __attribute__((vector_size(8), aligned(4), may_alias));
 __attribute__((noinline)) void rfactor(const float *restrict A, float *restrict total) {
   float total_rf[32] __attribute__((aligned(64)));
   #pragma omp parallel for
-  for (int i = 0; i < 4; ++i) {
+  for (int64_t i = 0; i < 4; ++i) {
     VEC(f32x8, total_rf[i * 8]) = (f32x8){0};
     {
       f32x8 total_rf_r0;
       total_rf_r0 = VEC(f32x8, total_rf[i * 8]);
-      for (int k_o = 0; k_o < 512; ++k_o) {
+      for (int64_t k_o = 0; k_o < 512; ++k_o) {
         total_rf_r0 += VEC(f32x8, A[i * 4096 + k_o * 8]);
       }
       VEC(f32x8, total_rf[i * 8]) = total_rf_r0;
     }
   }
-  for (int ax0 = 0; ax0 < 4; ++ax0) {
+  for (int64_t ax0 = 0; ax0 < 4; ++ax0) {
     total[ax0] = 0.0f;
     {
       float total_rf_lanes[8] __attribute__((aligned(64)));
