@@ -9,11 +9,11 @@ its lines many turns would ask.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Expr, const
-from te_lite.stmt import Buffer, For, Stmt, exprs_of, stmts_of
+from te_lite.stmt import Buffer, For, ForKind, Stmt, exprs_of, stmts_of
 from te_lite.visit import free_vars, walk
 
 from .indices import Indices, Linear
@@ -29,14 +29,29 @@ LEAST_STEP = 16
 """Bytes that a stream moves in a turn."""
 
 
-def fetched_ahead(loop: For, registers: Collection[object], indices: Indices) -> list[BufferLoad]:
-    """An element of each line to ask for in a turn of `loop`; none where all that it reads is not long."""
+def fetched_ahead(
+    loop: For, around: Sequence[For], registers: Collection[object], indices: Indices
+) -> list[BufferLoad]:
+    """An element of each line to ask for in a turn of `loop`; none where all that it reads is not long.
+
+    The loops `around` it, from the outside in, count where they go on with a stream.
+    """
     lines: dict[tuple[Buffer, frozenset[tuple[Expr, int]], int], tuple[Linear, BufferLoad]] = {}
     for load, form in _streams(loop, registers, indices):
         line = form.const * BYTES[load.dtype] // LINE
         lines.setdefault((load.buffer, frozenset(form.terms.items()), line), (form, load))
-    moved = sum([min(_step(loop, form, load), LINE) * loop.extent for form, load in lines.values()])
+    moved = sum([min(_step(loop, form, load), LINE) * _turns(loop, around, form) for form, load in lines.values()])
     return [_later(loop, form, load) for form, load in lines.values()] if moved > LONG else []
+
+
+def _turns(loop: For, around: Sequence[For], form: Linear) -> int:
+    """Those of `loop` and of the loops around it in which the stream just goes on."""
+    turns = loop.extent
+    for outer in reversed(around):
+        if outer.kind is ForKind.PARALLEL or form.terms.get(outer.var, 0) != form.terms[loop.var] * turns:
+            break
+        turns *= outer.extent
+    return turns
 
 
 def _streams(loop: For, registers: Collection[object], indices: Indices) -> Iterator[tuple[BufferLoad, Linear]]:

@@ -48,6 +48,7 @@ class Emitter:
     out: FunctionText = field(init=False)
     parallel: bool = False
     needs_scratch: bool = False
+    around: list[For] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.out = FunctionText(self.indices)
@@ -140,7 +141,9 @@ class Emitter:
         self.out.depth += 1
         for load in self.ahead(s):
             self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")
+        self.around.append(s)
         self.stmt(s.body)
+        self.around.pop()
         self.out.depth -= 1
         self.out.line("}")
 
@@ -148,7 +151,7 @@ class Emitter:
         """What to ask for in each turn of a loop over nothing but arithmetic on registers."""
         parts = s.body.stmts if isinstance(s.body, Seq) else (s.body,)
         straight = all(self.is_register_leaf(part) for part in parts)
-        return fetched_ahead(s, self.out.slots, self.indices) if straight else []
+        return fetched_ahead(s, self.around, self.out.slots, self.indices) if straight else []
 
     def lanes_are_apart(self, s: For) -> bool:
         """Every store of a vectorized loop goes to a place of its own in each iteration, with no loop inside."""

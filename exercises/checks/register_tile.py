@@ -15,7 +15,7 @@ from ..core.verdict import function, need
 HINT = """Split i and j, and put the inner halves inside of k; the innermost loop is the vector. Four rows of four
 vectors are 16 accumulators and 8 loads."""
 
-LOOP = re.compile(r"^( *)for \(int k\w* = 0;[^\n]*\n(.*?)^\1}", re.DOTALL | re.MULTILINE)
+LOOP = re.compile(r"^( *)for \(int64_t k\w* = 0;[^\n]*\n(.*?)^\1}", re.DOTALL | re.MULTILINE)
 
 
 def innermost(text: str) -> list[str]:

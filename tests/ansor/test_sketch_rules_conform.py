@@ -32,6 +32,7 @@ SMALL: dict[str, ComputeDAG] = {
     "winograd": ComputeDAG(sketch_cases.winograd(1, 2, 2, 1, 2)),
     "by axis": ComputeDAG(sketch_cases.winograd_by_axis((1, 3, 3, 16), 16, 2)),
     "window": ComputeDAG(topi.benchmarks.depthwise_conv2d(1, 3, 5, 16, 3, 3, 1, 1)),
+    "image": ComputeDAG(topi.benchmarks.conv2d(1, 5, 5, 2, 16, 3, 1, 1)),
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
     "broad": ComputeDAG(sketch_cases.matmul(400, 400, 5)),
@@ -87,6 +88,7 @@ class TestGpuRules(EveryRule):
 
 EXTRA = {
     ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
+    ("c", "joined_rows"): ("image",),
     ("c", "packed_read"): ("wide",), ("c", "micro_kernel"): ("wide",), ("c", "winograd"): ("by axis",),
     ("c", "windows"): ("window",), ("c", "shared_panels"): ("broad",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),

@@ -115,7 +115,8 @@ def test_counters_are_operands_of_data_arithmetic() -> None:
         (lambda i: (i * 40000000).astype("float32") + k[i], lambda i, x: np.float32(i * 40000000) + np.float32(x)),
     ]  # fmt: skip
     outputs = te.compute((n,), lambda i: tuple([f(i) for f, _ in forms]), name="t")
-    want = [np.array([g(i, int(x)) for i, x in enumerate(keys)], t.dtype) for (_, g), t in zip(forms, outputs)]
+    points = list(enumerate(map(int, keys)))
+    want = [np.array([g(*p) for p in points], t.dtype) for (_, g), t in zip(forms, outputs, strict=True)]
     for backend, found in results(outputs, {k: keys}, (*USUAL, "C unrolled")).items():
         for number, (got, right) in enumerate(zip(found, want, strict=True)):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, form {number}")

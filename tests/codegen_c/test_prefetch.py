@@ -38,6 +38,25 @@ def test_long_streams_are_asked_for_line_by_line() -> None:
     assert sorted(asked(tile(2100, 24)[0])) == ["B[k * 24 + 384]", "B[k * 24 + 400]"]
 
 
+def windows(channels: int) -> te.LoweredFunc:
+    """Three terms of 6 x 16 sums for each channel; the filters lie in the order in which they are read."""
+    data, filters = te.placeholder((8, channels), name="data"), te.placeholder((3, channels, 16), name="filters")
+    w, r = te.reduce_axis((0, 3), name="w"), te.reduce_axis((0, channels), name="r")
+    out = te.compute((6, 16), lambda i, j: te.sum(data[i + w, r] * filters[w, r, j], axis=[w, r]), name="out")
+    s = te.create_schedule([out])
+    i, j = s[out].op.axis
+    s[out].reorder(w, r, i, j)
+    s[out].unroll(i)
+    s[out].vectorize(j)
+    return te.lower(s, [data, filters, out])
+
+
+def test_a_stream_goes_on_in_the_loops_around() -> None:
+    """Filters of 3 x 700 channels are as long as the 2,100 rows above, and are asked for in the same place."""
+    assert asked(windows(600)) == []
+    assert asked(windows(700)) == ["filters[w * 11200 + r * 16 + 256]"]
+
+
 def test_short_loops_and_loops_around_others_ask_for_nothing() -> None:
     a = te.placeholder((64, 4096), name="A")
     r = te.reduce_axis((0, 4096), name="r")

@@ -114,29 +114,41 @@ def _is_packable(state: State, source: int, forms: Sequence[frozenset[int]], lan
     return isinstance(state.stages[source].op, PlaceholderOp) and folds and frozenset((lane,)) in forms
 
 
-def shapes(state: State, k: int, hardware: HardwareParams, by_rows: bool = False) -> list[Shape]:
+def shapes(
+    state: State, k: int, hardware: HardwareParams, by_rows: bool = False, row: int | None = None
+) -> list[Shape]:
     """The best shapes for stage `k`, fastest first by an estimate; none where it has no rows and columns.
 
     `by_rows`: only parts of the rows are tasks of their own, for something is computed once for all columns of each.
+    `row`: the space axis that the rows are of.
     """
     op = state.stages[k].op
+    extents, size = extents_of(op), element_bytes(op.dtype)
+    space, row_bytes = extents[: len(op.axis)], prod(extents[len(op.axis) :]) * size
+    return [
+        Shape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, row_bytes, hardware))
+        for way, r, w in list(shape_costs(state, k, hardware, row))[:SHAPES]
+    ]
+
+
+def shape_costs(
+    state: State, k: int, hardware: HardwareParams, row: int | None = None
+) -> dict[tuple[Sides, int, int], float]:
+    """Time of stage `k` in tiles of so many rows and columns, relative to busy multipliers; the fastest one first."""
+    op = state.stages[k].op
     if not has_fixed_axes(state, k):
-        return []
+        return {}
     size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
     extents = extents_of(op)
-    space, reduction = extents[: len(op.axis)], prod(extents[len(op.axis) :])
+    reduction = prod(extents[len(op.axis) :])
     costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
-    for way in sides(state, k):
+    for way in [way for way in sides(state, k) if row in (None, way.row)]:
         rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
         turned = TURN_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
         edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
         for (r, width), (cost, sums) in tile_costs(extents[way.row], columns, size, unit).items():
             costs[way, r, width] = round(cost * (1 + turned + (edge if columns % width else 0.0)), 2), -sums
-    best = sorted(costs, key=lambda found: costs[found])[:SHAPES]
-    return [
-        Shape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, reduction * size, hardware))
-        for way, r, w in best
-    ]
+    return {found: costs[found][0] for found in sorted(costs, key=lambda found: costs[found])}
 
 
 def tile_costs(rows: int, columns: int, size: int, unit: VectorUnit) -> dict[tuple[int, int], tuple[float, int]]:
@@ -238,11 +250,13 @@ class MicroKernel:
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         shape = self._shape(ctx, state, k)
         assert shape is not None
+        state, target = with_reader(state, k)
+        return [] if target is None else [(self.computed(ctx, state, k, target, shape), k - 1)]
+
+    def computed(self, ctx: SketchContext, state: State, k: int, target: int, shape: Shape) -> State:
+        """Stage `k` in tiles of `shape` inside stage `target`, which takes up what it computes."""
         rows = tiled_input(state, k, shape.row, shape.lane) if self.rows else None
         padding = paddings(state, k, ctx.hardware)
-        state, target = with_reader(state, k)
-        if target is None:
-            return []
         state, part_at, panel_at, tile_at = tiled_output(state, target, shape)
         state = accumulated(state, k, target, tile_at, shape)
         for p in padding:
@@ -252,7 +266,7 @@ class MicroKernel:
         if rows is not None:
             more = len(state.stages) - before
             state = rows_packed(state, rows, k + more, target + more, part_at, shape)
-        return [(state, k - 1)]
+        return state
 
 
 def is_product(state: State, k: int) -> bool:

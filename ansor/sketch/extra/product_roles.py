@@ -122,12 +122,12 @@ def joinable(state: State, k: int) -> tuple[int, int] | None:
     sides = None if reads is None else sides_of(reads[0][1], reads[1][1], extents, space)
     if sides is None:
         return None
-    runs = [run for own in (sides.rows, sides.columns) for run in _runs(own) if extents[run[-1]] % FILLED]
+    runs = [run for own in (sides.rows, sides.columns) for run in runs_of(own) if extents[run[-1]] % FILLED]
     longest = max(runs, key=lambda run: prod([extents[axis] for axis in run]), default=[])
     return (longest[0], len(longest)) if len(longest) > 1 else None
 
 
-def _runs(axes: Sequence[int]) -> list[list[int]]:
+def runs_of(axes: Sequence[int]) -> list[list[int]]:
     """Ascending axes, cut where two do not follow each other."""
     runs: list[list[int]] = []
     for axis in axes:

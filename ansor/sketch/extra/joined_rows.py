@@ -1,0 +1,95 @@
+"""Joined rows: micro-kernels whose rows run on from one line of an image to the next.
+
+    for parts of the pixels, i.0, j.0                  parallel, as the search decides
+      panel of W filters
+      for tiles of the part, i.1
+        for window, channel:  R x W accumulators += A[pixel // 7, pixel % 7] * panel
+        R x W outputs
+
+Lines of 7 pixels are two tiles of 4, an eighth of which is idle, or one of 7, whose sums leave no register for two
+vectors of filters.  The 49 pixels of the image are ten tiles of 5.  Where a tile reads is computed once for all terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from te_lite.replay import apply
+from te_lite.state import State
+from te_lite.step import JoinAxes
+
+from ...core.hardware import HardwareParams
+from ...core.schedule_primitives import fuse
+from ..rule import Condition, Outcome, SketchContext
+from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shape_costs, shapes, sides
+from .own_stages import cpu_sketches, with_reader
+from .padded_shared import extents_of
+from .padding import paddings
+from .product_roles import runs_of
+
+LEAST_GAIN = 0.97
+"""Time relative to tiles of separate lines, by the estimate of shapes, above which joining is not worth a sketch."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A state whose stage has one axis for `count` from `first` on, and the stage that takes up what it computes."""
+
+    state: State
+    target: int
+    first: int
+    count: int
+
+
+def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
+    """Stage `k` with its rows and their neighbours in one axis; None where that is not possible or gains nothing."""
+    run = _run(state, k)
+    before, (state, target) = shape_costs(state, k, hardware), with_reader(state, k)
+    if run is None or target is None or not before:
+        return None
+    state = apply(state, JoinAxes(k, *run))
+    after = shape_costs(state, k, hardware, row=run[0])
+    gains = bool(after) and min(after.values()) < LEAST_GAIN * min(before.values())
+    return Joined(state, target, *run) if gains else None
+
+
+def _run(state: State, k: int) -> tuple[int, int] | None:
+    """The free axes beside that of the rows, first and count, without those of length 1 in front."""
+    extents = extents_of(state.stages[k].op)
+    for way in sides(state, k):
+        longer = [d for d in way.free if extents[d] > 1]
+        for run in runs_of([d for d in way.free if longer and d >= longer[0]]):
+            if way.row in run and len(run) > 1:
+                return run[0], len(run)
+    return None
+
+
+class JoinedRows(MicroKernel):
+    """Compute a reduction in register tiles of one of the best shapes for joined rows."""
+
+    paper: ClassVar[str] = ""
+    departs: ClassVar[str] = "Not in TVM."
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        if not is_product(state, k) or (self.inside and not paddings(state, k, ctx.hardware)):
+            return Condition.SKIP
+        return Condition.SKIP if self._made(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
+
+    def _made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+        made = joined(state, k, ctx.hardware)
+        found = [] if made is None else shapes(made.state, k, ctx.hardware, self.inside, row=made.first)[self.number :]
+        return (made, found[0]) if made is not None and found else None
+
+    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
+        found = self._made(ctx, state, k)
+        assert found is not None
+        made, shape = found
+        loops = made.state.stages[made.target].leaf[made.first : made.first + made.count]
+        state, _ = fuse(made.state, made.target, loops)
+        return [(self.computed(ctx, state, k, made.target, shape), k - 1)]
+
+
+def joined_row_sketches(ctx: SketchContext) -> list[State]:
+    """On a CPU, one sketch for each of the best shapes and each place of padding."""
+    return cpu_sketches(ctx, [JoinedRows(n, inside) for n in range(SHAPES) for inside in (True, False)])

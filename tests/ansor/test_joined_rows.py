@@ -1,0 +1,70 @@
+"""Rows that run on from one line of an image to the next: where they are worth a sketch, and what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from ansor.core.hardware import HardwareParams
+from ansor.sketch.extra import extra_sketches
+from ansor.space.decisions.splits import holes
+from te_lite import ComputeDAG, Tensor
+from te_lite.interp import run
+from te_lite.state import State
+from te_lite.step import JoinAxes, Split
+from te_lite.topi import benchmarks
+from tests.ansor.sketch_cases import matmul
+from tests.ansor.test_extra_rules import compiled, programs
+from tests.conv_layer import conv2d_layer
+from tests.oracle import Oracle
+
+AVX2 = HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)
+
+IMAGES: dict[str, Callable[[], list[Tensor]]] = {
+    "nhwc": lambda: benchmarks.conv2d(1, 7, 7, 3, 19, 3, 1, 1),
+    "two images": lambda: benchmarks.conv2d(2, 3, 3, 4, 8, 3, 1, 1),
+    "padded vectors": lambda: benchmarks.conv2d(1, 7, 7, 16, 19, 3, 1, 1),
+    "strides": lambda: benchmarks.conv2d(1, 13, 13, 16, 16, 3, 2, 1),
+    "one pixel wide": lambda: benchmarks.conv2d(1, 7, 7, 5, 16, 1, 1, 0),
+    "channels in lanes": lambda: conv2d_layer(2, 7, 7, 16, 64, 3, 1, 1),
+}
+
+
+def joined(dag: ComputeDAG) -> list[State]:
+    return extra_sketches(dag, "c", AVX2, rules=["joined_rows"])
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_joined_rows_of_awkward_shapes(name: str) -> None:
+    """Nothing but unrolling and parallel loops is left to decide, and what is behind the last pixel is not written."""
+    dag = ComputeDAG(IMAGES[name]())
+    oracle = Oracle(dag, np.random.default_rng(8))
+    sketches = joined(dag)
+    assert sketches
+    for n, sketch in enumerate(sketches):
+        assert not holes(sketch) and any(isinstance(step, JoinAxes) for step in sketch.steps)
+        (state,) = programs(sketch, "c", 1)
+        assert oracle.mismatch(te.lower(state), compiled if n == 0 else run) is None
+
+
+def test_lines_that_fill_tiles_are_not_joined() -> None:
+    """Lines of 7 and 13 pixels leave tiles half empty, those of 14 and 24 do not; a product has one axis of rows."""
+    for size, worth in ((7, True), (13, True), (14, False), (24, False)):
+        dag = ComputeDAG(benchmarks.conv2d(1, size, size, 64, 64, 3, 1, 1))
+        assert bool(joined(dag)) == worth, size
+    assert not joined(ComputeDAG(matmul(49, 64, 64)))
+
+
+def test_tiles_are_of_pixels_and_channels() -> None:
+    """Lanes are channels, wherever they lie in memory; the best tiles are ten of 5 pixels for 49."""
+    nhwc, nchw = benchmarks.conv2d(1, 7, 7, 64, 64, 3, 1, 1), conv2d_layer(1, 7, 7, 64, 64, 3, 1, 1)
+    for layer, order in ((nhwc, None), (nchw, (0, 2, 1))):
+        rows = []
+        for sketch in joined(ComputeDAG(layer)):
+            (sums,) = [s for s in sketch.stages if s.op.reduce_axis]
+            assert sums.storage_order == order and {it.annotation for it in sums.iters} >= {"unroll", "vectorize"}
+            rows += [x.lengths[-1] for x in sketch.steps if isinstance(x, Split) and x.extent == 49 and x.lengths]
+        assert rows[0] == 5 and all(isinstance(r, int) and -49 % r < 5 for r in rows)
