@@ -5,14 +5,21 @@
 The first cache holds neither, and processors foresee such streams only in part: the sums wait.  So each turn asks for
 the lines that come some turns later.  A stream that moves by a few bytes a turn is left to the processor: of each of
 its lines many turns would ask.
+
+    for panel:  for tile in 10:  for window in 9:  for k in 512:   10 sums += A[...] * B[...]       288 KiB a panel
+
+The first tile reads each panel from memory, as slowly as memory is, and the others wait for nothing.  So every tile
+asks for its share of the next panel, in front of each of its innermost loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
 
 from te_lite.c_text import BYTES
-from te_lite.expr import BufferLoad, Expr, const
+from te_lite.expr import Binary, BufferLoad, Const, Expr, Var, binary, const
 from te_lite.stmt import Buffer, For, ForKind, Stmt, exprs_of, stmts_of
 from te_lite.visit import free_vars, walk
 
@@ -25,8 +32,12 @@ less.  The first cache of a core had 32 KiB, the second one 512."""
 LINE = 64
 AHEAD = 1024
 """Bytes of lines: 16 turns that move by a line or more, some 100 cycles of a tile, the time of the last cache."""
-LEAST_STEP = 16
-"""Bytes that a stream moves in a turn."""
+LEAST_STEP, WIDEST = 16, 4 * LINE
+"""Bytes that a stream moves in a turn; those of a panel lie side by side."""
+LARGE = 1 << 20
+"""Bytes of an array: smaller ones stay in the caches of the cores that read them, where asking took 1 to 5 % longer."""
+MOST_LINES = 96
+"""Of a panel in one place: more wait for each other longer than the sums take."""
 
 
 def fetched_ahead(
@@ -44,8 +55,63 @@ def fetched_ahead(
     return [_later(loop, form, load) for form, load in lines.values()] if moved > LONG else []
 
 
+@dataclass(frozen=True)
+class NextPanel:
+    """`lines` of a panel that is read later: that of `first`, and others `step` elements further each."""
+
+    first: BufferLoad
+    lines: int
+    step: int
+
+
+def next_panels(loop: For, around: Sequence[For], registers: Collection[object], indices: Indices) -> list[NextPanel]:
+    """What to ask for in front of `loop`: the share of each panel that follows on those which it reads.
+
+    A panel is what `loop` and those `around` it that go on with a stream read, and what those around them read again.
+    """
+    streams: dict[tuple[Buffer, frozenset[tuple[Expr, int]]], tuple[Linear, BufferLoad]] = {}
+    for load, form in _streams(loop, registers, indices):
+        key = load.buffer, frozenset(form.terms.items())
+        if prod(load.buffer.shape) * BYTES[load.dtype] < LARGE:
+            continue
+        if key not in streams or form.const < streams[key][0].const:
+            streams[key] = form, load
+    found = [_next_panel(loop, around, form, load) for form, load in streams.values()]
+    return [panel for panel in found if panel is not None]
+
+
+def _next_panel(loop: For, around: Sequence[For], form: Linear, load: BufferLoad) -> NextPanel | None:
+    outer = list(around)
+    panel, shares, place = form.terms[loop.var] * loop.extent, 1, Linear({}, 0)
+    base = form.without(loop.var)
+    while outer and form.terms.get(outer[-1].var, 0) == panel:
+        goes_on = outer.pop()
+        base, place = base.without(goes_on.var), place.plus(Linear({goes_on.var: shares}, 0))
+        panel, shares = panel * goes_on.extent, shares * goes_on.extent
+    tiles = 1
+    while outer and outer[-1].kind is not ForKind.PARALLEL and not _moves(form, outer[-1].var):
+        again = outer.pop()
+        place = place.plus(Linear({again.var: shares * tiles}, 0))
+        tiles *= again.extent
+    counter = next((atom for atom, c in base.terms.items() if c == panel), None)
+    match counter:
+        case Binary(op="//", a=a, b=Const(value=count)):  # loops in one: it has the panel and its tiles
+            place = place.plus(Linear({binary("%", a, const(count, a.dtype)): shares * tiles}, 0))
+            tiles *= int(count)
+    step = LINE // BYTES[load.dtype]
+    lines = -(-panel // (step * shares * tiles))
+    if counter is None or tiles == 1 or _step(loop, form, load) > WIDEST or lines > MOST_LINES:
+        return None
+    index = base.plus(Linear({}, panel)).plus(place, lines * step)
+    return NextPanel(BufferLoad(load.buffer, index.expr()), lines, step)
+
+
+def _moves(form: Linear, var: Var) -> bool:
+    return any(var in free_vars(atom) for atom in form.terms)
+
+
 def _turns(loop: For, around: Sequence[For], form: Linear) -> int:
-    """Those of `loop` and of the loops around it in which the stream just goes on."""
+    """Those of `loop` and of the loops around it in which the stream just goes on, in one task."""
     turns = loop.extent
     for outer in reversed(around):
         if outer.kind is ForKind.PARALLEL or form.terms.get(outer.var, 0) != form.terms[loop.var] * turns:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from te_lite.c_text import BYTES, TYPES
-from te_lite.expr import BufferLoad, Expr, Var
+from te_lite.expr import INDEX, BufferLoad, Expr, Var, binary, const
 from te_lite.stmt import (
     Alloc,
     Buffer,
@@ -24,7 +24,7 @@ from .errors import EmitError
 from .function_text import FunctionText
 from .host import Options
 from .indices import Indices
-from .prefetch import fetched_ahead
+from .prefetch import fetched_ahead, next_panels
 from .register_block import RegisterBlock
 from .registers import register_slots
 from .transpose import Square
@@ -126,6 +126,7 @@ class Emitter:
         if s.kind is ForKind.PARALLEL and not self.parallel:
             self.parallel_loop(s)
             return
+        self.ask_for_panels(s)
         if s.kind is ForKind.UNROLLED:
             limit = self.options.max_unrolled
             copies = min(s.extent, limit, NODES_A_STATEMENT * limit // unrolled_nodes(s.body))
@@ -147,11 +148,32 @@ class Emitter:
         self.out.depth -= 1
         self.out.line("}")
 
+    def ask_for_panels(self, s: For) -> None:
+        """Ask for parts of panels that are read later, in front of a loop that computes on registers."""
+        if not self.is_straight(s):
+            return
+        for panel in next_panels(s, self.around, self.out.slots, self.indices):
+            line = Var("line", INDEX)
+            self.indices.bind(line, panel.lines)
+            index = binary("+", panel.first.index, binary("*", line, const(panel.step)))
+            name, place = self.out.var(line), self.out.load(BufferLoad(panel.first.buffer, index))
+            self.out.line(f"for (int64_t {name} = 0; {name} < {panel.lines}; ++{name}) {{")
+            self.out.line(f"  __builtin_prefetch(&{place}, 0, 2);")
+            self.out.line("}")
+
     def ahead(self, s: For) -> list[BufferLoad]:
-        """What to ask for in each turn of a loop over nothing but arithmetic on registers."""
+        """What to ask for in each turn of a loop: nothing of what comes in panels that are asked for."""
+        if not self.is_straight(s):
+            return []
+        panels = {panel.first.buffer for panel in next_panels(s, self.around, self.out.slots, self.indices)}
+        return [
+            load for load in fetched_ahead(s, self.around, self.out.slots, self.indices) if load.buffer not in panels
+        ]
+
+    def is_straight(self, s: For) -> bool:
+        """A loop over nothing but arithmetic on registers."""
         parts = s.body.stmts if isinstance(s.body, Seq) else (s.body,)
-        straight = all(self.is_register_leaf(part) for part in parts)
-        return fetched_ahead(s, self.around, self.out.slots, self.indices) if straight else []
+        return all(self.is_register_leaf(part) for part in parts)
 
     def lanes_are_apart(self, s: For) -> bool:
         """Every store of a vectorized loop goes to a place of its own in each iteration, with no loop inside."""

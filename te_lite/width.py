@@ -87,7 +87,7 @@ class Widths:
 
     def value(self, e: Expr) -> Expr:
         """`wide(e)` in the dtype of `e`: as a value that is stored, or an operand of data arithmetic."""
-        out = self.wide(e)
+        out = self.wide(e)  # what is a constant or a cast has its dtype as it is printed
         counts = self._wide_counters and e.dtype == INDEX and not isinstance(e, Const | Cast) and self.range(e)[1]
         return Cast(INDEX, out) if counts else _narrow(out, e.dtype)
 
@@ -147,14 +147,14 @@ class Widths:
 
     def _widened(self, e: Expr) -> Expr:
         kids = children(e)
+        if self._wide_counters and isinstance(e, Cast) and e.dtype in FLOATS and fits(self.range(e.a)[0], e.a.dtype):
+            return rebuild(e, (self.value(e.a),))  # processors convert vectors of 32 bits faster, or those alone
         if isinstance(e, Cast) and isinstance(e.a, Var):
             return e
         if not kids:
             return _to_wide(e) if e.dtype == INDEX and not fits(self.range(e)[0], INDEX) else e
         new = tuple([self.wide(k) for k in kids])
         more = any(x.dtype != k.dtype for x, k in zip(new, kids, strict=True))
-        if isinstance(e, Cast) and e.dtype in FLOATS and fits(self.range(e.a)[0], e.a.dtype):
-            return rebuild(e, (self.value(e.a),))
         if isinstance(e, BufferLoad | Cast):
             return rebuild(e, new)
         if isinstance(e, Compare):

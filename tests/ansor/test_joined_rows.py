@@ -12,6 +12,7 @@ from ansor.core.hardware import HardwareParams
 from ansor.sketch.extra import extra_sketches
 from ansor.space.decisions.splits import holes
 from te_lite import ComputeDAG, Tensor
+from te_lite.expr import Expr, Var
 from te_lite.interp import run
 from te_lite.state import State
 from te_lite.step import JoinAxes, Split
@@ -68,3 +69,19 @@ def test_tiles_are_of_pixels_and_channels() -> None:
             assert sums.storage_order == order and {it.annotation for it in sums.iters} >= {"unroll", "vectorize"}
             rows += [x.lengths[-1] for x in sketch.steps if isinstance(x, Split) and x.extent == 49 and x.lengths]
         assert rows[0] == 5 and all(isinstance(r, int) and -49 % r < 5 for r in rows)
+
+
+def test_what_cannot_be_joined_is_left_alone() -> None:
+    """Results that the caller gets as well, reductions with several outputs, reductions of unknown extents."""
+    conv = benchmarks.conv2d(1, 7, 7, 4, 16, 3, 1, 1)
+    relu = te.compute(conv[-1].shape, lambda *i: te.maximum(conv[-1][i], 0.0), name="relu")
+    a, b = te.placeholder((7, 7, 64), name="a"), te.placeholder((64, 64), name="b")
+    k = te.reduce_axis((0, 64), name="k")
+    both = te.compute((7, 7, 64), lambda y, x, c: te.argmax((k, a[y, x, k] * b[k, c]), axis=k), name="both")
+
+    def part(y: Var, x: Var, c: Var) -> Expr:
+        r = te.reduce_axis((0, x + 1), name="r")
+        return te.sum(a[y, x, r] * b[r, c], axis=r)
+
+    for tensors in ([*conv, relu], [a, b, *both], [a, b, te.compute((7, 7, 64), part, name="part")]):
+        assert joined(ComputeDAG(tensors)) == []

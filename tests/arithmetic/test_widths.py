@@ -122,6 +122,14 @@ def test_counters_are_operands_of_data_arithmetic() -> None:
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, form {number}")
 
 
+def test_counters_are_converted_to_floats_from_32_bits() -> None:
+    """Vectors of 64 bits take far longer, or have no conversion; what does not fit 32 bits is converted as it is."""
+    y = te.compute((96,), lambda i: i.astype("float32") + (i * 3).astype("float32"), name="y")
+    wide = te.compute((96,), lambda i: (i * 2**27).astype("float32"), name="wide")
+    text = codegen_c.emit(te.lower(te.create_schedule([y.op, wide.op]), [y, wide]))
+    assert "(float)(int32_t)i" in text and "(float)(int32_t)(i * 3)" in text and "(float)((int64_t)i" in text
+
+
 def copy_of(extents: tuple[int, ...], fuse: bool) -> te.LoweredFunc:
     x = te.placeholder(extents, "int8", name="x")
     y = te.compute(extents, lambda *i: x[i] + 1, name="y")

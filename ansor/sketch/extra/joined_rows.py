@@ -43,15 +43,27 @@ class Joined:
 
 
 def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
-    """Stage `k` with its rows and their neighbours in one axis; None where that is not possible or gains nothing."""
-    run = _run(state, k)
-    before, (state, target) = shape_costs(state, k, hardware), with_reader(state, k)
-    if run is None or target is None or not before:
+    """Stage `k` with its rows and their neighbours in one axis; None where that is not possible or gains nothing.
+
+    What it gains is compared with tiles of any axes as rows and columns.
+    """
+    run, before = _run(state, k), shape_costs(state, k, hardware)
+    if run is None or not before:
+        return None
+    state, target = with_reader(state, k)
+    if target is None or not _is_its_own(state, k):
         return None
     state = apply(state, JoinAxes(k, *run))
     after = shape_costs(state, k, hardware, row=run[0])
     gains = bool(after) and min(after.values()) < LEAST_GAIN * min(before.values())
     return Joined(state, target, *run) if gains else None
+
+
+def _is_its_own(state: State, k: int) -> bool:
+    """Nobody else says how stage `k` is stored, and it is one sum over axes of known extents."""
+    op = state.stages[k].compute
+    known = all(isinstance(axis.extent, int) for axis in op.reduce_axis)
+    return known and op.num_outputs == 1 and op.key not in [t.op.key for t in state.dag.tensors]
 
 
 def _run(state: State, k: int) -> tuple[int, int] | None:
