@@ -81,6 +81,7 @@ def next_panels(loop: For, around: Sequence[For], registers: Collection[object],
 
 
 def _next_panel(loop: For, around: Sequence[For], form: Linear, load: BufferLoad) -> NextPanel | None:
+    """From the inside out: loops that read the panel, loops that read it again, and what counts the panels."""
     outer = list(around)
     panel, shares, place = form.terms[loop.var] * loop.extent, 1, Linear({}, 0)
     base = form.without(loop.var)
