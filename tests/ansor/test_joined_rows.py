@@ -71,6 +71,22 @@ def test_tiles_are_of_pixels_and_channels() -> None:
         assert rows[0] == 5 and all(isinstance(r, int) and -49 % r < 5 for r in rows)
 
 
+@pytest.mark.parametrize("size", [5, 7, 9, 13])
+def test_no_tile_lies_behind_the_last_pixel(size: int) -> None:
+    """So its copies may be made for each tile, wherever the search puts them: such programs are not refused."""
+    dag = ComputeDAG(conv2d_layer(2, 2 * size - 1, 2 * size - 1, 16, 12, 3, 2, 1))
+    for cores in (2, 4, 7):
+        hardware = HardwareParams(cores, 64 if size == 5 else 32, 64, 0, 0, 0, 0, 0)
+        for sketch in extra_sketches(dag, "c", hardware, rules=["joined_rows"]):
+            whole = 2 * size**2
+            pixels = whole if any(isinstance(x, Split) and x.extent == whole for x in sketch.steps) else size**2
+            (tiles, rows) = next(x.lengths for x in sketch.steps if isinstance(x, Split) and x.extent == pixels)
+            assert isinstance(tiles, int) and isinstance(rows, int)
+            assert -(-pixels // (tiles * rows)) * tiles == -(-pixels // rows)
+            for state in programs(sketch, "c", 3):
+                te.lower(state)
+
+
 def test_what_cannot_be_joined_is_left_alone() -> None:
     """Results that the caller gets as well, reductions with several outputs, reductions of unknown extents."""
     conv = benchmarks.conv2d(1, 7, 7, 4, 16, 3, 1, 1)

@@ -12,9 +12,10 @@ vectors of filters.  The 49 pixels of the image are ten tiles of 5.  Where a til
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from te_lite.register_tile import largest_divisor
 from te_lite.replay import apply
 from te_lite.state import State
 from te_lite.step import JoinAxes
@@ -77,6 +78,14 @@ def _run(state: State, k: int) -> tuple[int, int] | None:
     return None
 
 
+def _in_whole_parts(made: Joined, k: int, shape: Shape) -> Shape:
+    """`shape` in parts of equally many tiles: where a tile behind the last pixel reads lies in no part of a copy."""
+    tiles = -(-extents_of(made.state.stages[k].op)[shape.row] // shape.rows)
+    blocks = list(shape.blocks)
+    blocks[shape.row] = int(largest_divisor(tiles, blocks[shape.row], blocks[shape.row]))
+    return replace(shape, blocks=tuple(blocks))
+
+
 class JoinedRows(MicroKernel):
     """Compute a reduction in register tiles of one of the best shapes for joined rows."""
 
@@ -91,7 +100,7 @@ class JoinedRows(MicroKernel):
     def _made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
         made = joined(state, k, ctx.hardware)
         found = [] if made is None else shapes(made.state, k, ctx.hardware, self.inside, row=made.first)[self.number :]
-        return (made, found[0]) if made is not None and found else None
+        return (made, _in_whole_parts(made, k, found[0])) if made is not None and found else None
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         found = self._made(ctx, state, k)
