@@ -82,14 +82,13 @@ def next_panels(loop: For, around: Sequence[For], registers: Collection[object],
 
 def _next_panel(loop: For, around: Sequence[For], form: Linear, load: BufferLoad) -> NextPanel | None:
     """From the inside out: loops that read the panel, loops that read it again, and what counts the panels."""
-    outer = list(around)
-    panel, shares, place = form.terms[loop.var] * loop.extent, 1, Linear({}, 0)
-    base = form.without(loop.var)
-    while outer and form.terms.get(outer[-1].var, 0) == panel:
-        goes_on = outer.pop()
+    base, shares, place = form.without(loop.var), 1, Linear({}, 0)
+    inside = _going_on(loop, around, form)
+    for goes_on in inside:
         base, place = base.without(goes_on.var), place.plus(Linear({goes_on.var: shares}, 0))
-        panel, shares = panel * goes_on.extent, shares * goes_on.extent
-    tiles = 1
+        shares *= goes_on.extent
+    panel, tiles = form.terms[loop.var] * loop.extent * shares, 1
+    outer = list(around[: len(around) - len(inside)])
     while outer and outer[-1].kind is not ForKind.PARALLEL and not _moves(form, outer[-1].var):
         again = outer.pop()
         place = place.plus(Linear({again.var: shares * tiles}, 0))
@@ -112,13 +111,20 @@ def _moves(form: Linear, var: Var) -> bool:
 
 
 def _turns(loop: For, around: Sequence[For], form: Linear) -> int:
-    """Those of `loop` and of the loops around it in which the stream just goes on, in one task."""
-    turns = loop.extent
+    """Those of `loop` and of the loops around it in which the stream just goes on."""
+    return loop.extent * prod([outer.extent for outer in _going_on(loop, around, form)])
+
+
+def _going_on(loop: For, around: Sequence[For], form: Linear) -> list[For]:
+    """The loops of one task around `loop` in which the stream just goes on, from the inside out."""
+    found: list[For] = []
+    step = form.terms[loop.var] * loop.extent
     for outer in reversed(around):
-        if outer.kind is ForKind.PARALLEL or form.terms.get(outer.var, 0) != form.terms[loop.var] * turns:
+        if outer.kind is ForKind.PARALLEL or form.terms.get(outer.var, 0) != step:
             break
-        turns *= outer.extent
-    return turns
+        found.append(outer)
+        step *= outer.extent
+    return found
 
 
 def _streams(loop: For, registers: Collection[object], indices: Indices) -> Iterator[tuple[BufferLoad, Linear]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from te_lite.c_text import BYTES, TYPES
@@ -126,7 +126,7 @@ class Emitter:
         if s.kind is ForKind.PARALLEL and not self.parallel:
             self.parallel_loop(s)
             return
-        self.ask_for_panels(s)
+        asked = self.ask_for_panels(s)
         if s.kind is ForKind.UNROLLED:
             limit = self.options.max_unrolled
             copies = min(s.extent, limit, NODES_A_STATEMENT * limit // unrolled_nodes(s.body))
@@ -134,13 +134,14 @@ class Emitter:
                 self.out.line(f"#pragma GCC unroll {copies}")
         elif s.kind is ForKind.VECTORIZED and self.lanes_are_apart(s):
             self.out.line("#pragma omp simd")
-        self.loop_text(s)
+        self.loop_text(s, asked)
 
-    def loop_text(self, s: For) -> None:
+    def loop_text(self, s: For, asked: Collection[Buffer] = ()) -> None:
+        """The loop; of arrays that are `asked` for already nothing is asked for in its turns."""
         v = self.out.var(s.var)
         self.out.line(f"for (int64_t {v} = 0; {v} < {s.extent}; ++{v}) {{")
         self.out.depth += 1
-        for load in self.ahead(s):
+        for load in [load for load in self.ahead(s) if load.buffer not in asked]:
             self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")
         self.around.append(s)
         self.stmt(s.body)
@@ -148,11 +149,10 @@ class Emitter:
         self.out.depth -= 1
         self.out.line("}")
 
-    def ask_for_panels(self, s: For) -> None:
-        """Ask for parts of panels that are read later, in front of a loop that computes on registers."""
-        if not self.is_straight(s):
-            return
-        for panel in next_panels(s, self.around, self.out.slots, self.indices):
+    def ask_for_panels(self, s: For) -> set[Buffer]:
+        """Ask for parts of panels that are read later, in front of a loop that computes on registers; their arrays."""
+        found = next_panels(s, self.around, self.out.slots, self.indices) if self.is_straight(s) else []
+        for panel in found:
             line = Var("line", INDEX)
             self.indices.bind(line, panel.lines)
             index = binary("+", panel.first.index, binary("*", line, const(panel.step)))
@@ -160,15 +160,11 @@ class Emitter:
             self.out.line(f"for (int64_t {name} = 0; {name} < {panel.lines}; ++{name}) {{")
             self.out.line(f"  __builtin_prefetch(&{place}, 0, 2);")
             self.out.line("}")
+        return {panel.first.buffer for panel in found}
 
     def ahead(self, s: For) -> list[BufferLoad]:
-        """What to ask for in each turn of a loop: nothing of what comes in panels that are asked for."""
-        if not self.is_straight(s):
-            return []
-        panels = {panel.first.buffer for panel in next_panels(s, self.around, self.out.slots, self.indices)}
-        return [
-            load for load in fetched_ahead(s, self.around, self.out.slots, self.indices) if load.buffer not in panels
-        ]
+        """What to ask for in each turn of a loop."""
+        return fetched_ahead(s, self.around, self.out.slots, self.indices) if self.is_straight(s) else []
 
     def is_straight(self, s: For) -> bool:
         """A loop over nothing but arithmetic on registers."""

@@ -91,6 +91,15 @@ def compiled(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
     codegen_c.build(func)(*args)
 
 
+def check_decided(dag: ComputeDAG, sketches: Sequence[State], seed: int) -> None:
+    """Nothing is left open in the sketches, and a program of each computes the workload; the first one is compiled."""
+    oracle = Oracle(dag, np.random.default_rng(seed))
+    for n, sketch in enumerate(sketches):
+        assert not holes(sketch)
+        (state,) = programs(sketch, "c", 1)
+        assert oracle.mismatch(te.lower(state), compiled if n == 0 else run) is None
+
+
 def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
     run_program(emit(func), args)
 

@@ -22,6 +22,7 @@ from te_lite.step import JoinAxes
 
 from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import fuse
+from ..predicates import is_read_argument
 from ..rule import Condition, Outcome, SketchContext
 from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shape_costs, shapes, sides
 from .own_stages import cpu_sketches, with_reader
@@ -52,7 +53,7 @@ def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
     if run is None or not before:
         return None
     state, target = with_reader(state, k)
-    if target is None or not _is_its_own(state, k):
+    if target is None or is_read_argument(state, k) or not _is_one_sum(state, k):
         return None
     state = apply(state, JoinAxes(k, *run))
     after = shape_costs(state, k, hardware, row=run[0])
@@ -60,11 +61,9 @@ def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
     return Joined(state, target, *run) if gains else None
 
 
-def _is_its_own(state: State, k: int) -> bool:
-    """Nobody else says how stage `k` is stored, and it is one sum over axes of known extents."""
+def _is_one_sum(state: State, k: int) -> bool:
     op = state.stages[k].compute
-    known = all(isinstance(axis.extent, int) for axis in op.reduce_axis)
-    return known and op.num_outputs == 1 and op.key not in [t.op.key for t in state.dag.tensors]
+    return op.num_outputs == 1 and all(isinstance(axis.extent, int) for axis in op.reduce_axis)
 
 
 def _run(state: State, k: int) -> tuple[int, int] | None:
