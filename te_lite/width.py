@@ -159,8 +159,8 @@ class Widths:
             return rebuild(e, new)
         if isinstance(e, Compare):
             return rebuild(e, tuple(map(_to_wide, new)) if more else new)
-        values, exact = self.range(e)
-        if e.dtype == INDEX and exact:
+        values, exact = self.range(e) if e.dtype == INDEX else (EVERYTHING, False)
+        if exact:
             return _in_64_bits(e, new) if more or not fits(values, INDEX) else rebuild(e, new)
         return rebuild(e, tuple(map(self.value, kids)))
 
