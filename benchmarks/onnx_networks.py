@@ -1,14 +1,15 @@
 """Networks exported to ONNX, ours after a search against onnxruntime on the CPU, in turns.
 
     python -m benchmarks.onnx_networks [--network NAME|FILE ...] [--trials 130] [--threads 2] [--log FOLDER]
-        [--time-limit S] [--seed 0] [--profile] [--busy] [--json FILE]
+        [--time-limit S] [--seed 0] [--torch] [--profile] [--busy] [--json FILE]
 
 A network is a name of `NETWORKS`, exported by torch with random live weights (`benchmarks/zoo_models.py`), or an ONNX
 file.  Its tasks are tuned with the default options until the log has that many trials, so a search that was stopped
 goes on; then the network is compiled with the best programs, compared with onnxruntime's result for a random input, and
-both are timed in turns with as many threads.  `--profile` adds what each task and each kernel that is none takes with
-us, and each node with onnxruntime.  `--busy` times both a second time, beside a busy process on each core: what threads
-do while they wait for each other decides then.  Needs the extra `zoo`.
+both are timed in turns with as many threads.  `--torch` times PyTorch in the same turns, eager and compiled, in each
+memory format (`benchmarks/torch_side.py`), and the best of these counts.  `--profile` adds what each task and each
+kernel that is none takes with us, and each node with onnxruntime.  `--busy` times both a second time, beside a busy
+process on each core: what threads do while they wait for each other decides then.  Needs the extra `zoo`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ansor.cli.compare import timed_in_turns
 from ansor.core.errors import TaskError
 from ansor.core.hardware import host_cores
 from benchmarks import report
+from benchmarks.torch_side import torch_runs
 from benchmarks.zoo_check import LIMIT, Feeds, export, random_inputs
 from benchmarks.zoo_models import MODELS, Input, live_model
 from relay_lite.runtime.graph_executor import GraphModule
@@ -77,7 +79,8 @@ NETWORKS: Mapping[str, Zoo] = {
 class Found:
     """Medians and least times in seconds; `difference` of the results is relative to the largest value.
 
-    `busy` are the medians of ours and onnxruntime's beside busy processes, if asked for.
+    `pytorch` are the medians of PyTorch's variants, `busy` those of ours and onnxruntime's beside busy processes, if
+    asked for.
     """
 
     network: str
@@ -89,11 +92,17 @@ class Found:
     onnxruntime_least: float
     difference: float
     profile: Mapping[str, Mapping[str, float]]
+    pytorch: Mapping[str, float]
     busy: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
         return self.ours / self.onnxruntime
+
+    @property
+    def torch_ratio(self) -> float | None:
+        """Relative to the fastest of PyTorch's variants."""
+        return self.ours / min(self.pytorch.values()) if self.pytorch else None
 
     @property
     def growth(self) -> tuple[float, float] | None:
@@ -156,19 +165,24 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Found:
     tuned = tune(tasks, weights, log, options.trials, seed=options.seed, time_limit=options.time_limit)
     module, session = compile_best(network, "c", log), session_of(path, options.threads)
     module.run(**feeds)
-    pairs = enumerate(session.run(None, dict(feeds)))
-    difference = max(largest_difference(module.get_output(k).numpy(), want) for k, want in pairs)
+    want = session.run(None, dict(feeds))
+    difference = max(largest_difference(module.get_output(k).numpy(), x) for k, x in enumerate(want))
     assert difference <= LIMIT, f"{name}: the result differs from onnxruntime's by {difference:.1e}"
     runs = {"ours": module.run, "onnxruntime": lambda: session.run(None, dict(feeds))}
-    times = timed_in_turns(runs, ROUNDS, SLICE)
-    ours, theirs = (statistics.median(t) for t in times.values())
+    inputs = [feeds[i.name] for i in session.get_inputs()]
+    others = torch_runs(NETWORKS[name].name, inputs, want, options.threads) if options.torch else {}
+    times = timed_in_turns({**runs, **others}, ROUNDS, SLICE)
+    medians = {side: statistics.median(t) for side, t in times.items()}
+    ours, theirs = (medians.pop(side) for side in runs)
     busy = medians_when_busy(runs) if options.busy else None
     profile: dict[str, Mapping[str, float]] = {}
     if options.profile:
         profile["ours"] = profile_of_ours(module, tasks, weights, log, ours)
         profile["onnxruntime"] = profile_of_onnxruntime(path, options.threads, feeds, folder)
-    least = [min(t) for t in times.values()]
-    return Found(name, tuned.trials, options.threads, ours, theirs, least[0], least[1], difference, profile, busy)
+    least = [min(times[side]) for side in runs]
+    return Found(
+        name, tuned.trials, options.threads, ours, theirs, least[0], least[1], difference, profile, medians, busy
+    )
 
 
 def medians_when_busy(runs: Mapping[str, Callable[[], object]]) -> tuple[float, float]:
@@ -200,7 +214,8 @@ def print_profile(found: Found) -> None:
 
 def write(file: str | None, found: Sequence[Found]) -> None:
     """The figures of the networks so far."""
-    report.write_json(file, {"networks": [{**asdict(f), "ratio": f.ratio, "growth": f.growth} for f in found]})
+    figures = [{**asdict(f), "ratio": f.ratio, "torch_ratio": f.torch_ratio, "growth": f.growth} for f in found]
+    report.write_json(file, {"networks": figures})
 
 
 def arguments() -> argparse.Namespace:
@@ -211,6 +226,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--log", type=Path, default=Path("onnx_network_logs"), help="the folder of the searches")
     p.add_argument("--time-limit", type=float, metavar="S", help="of the search of one network")
     p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--torch", action="store_true", help="time PyTorch, too; for names only")
     p.add_argument("--profile", action="store_true")
     p.add_argument("--busy", action="store_true", help="time again beside a busy process on each core")
     return p.parse_args()
@@ -222,6 +238,8 @@ def main() -> None:
     for name in options.network:
         law = f"a file or one of {', '.join(NETWORKS)} is needed"
         require(name in NETWORKS or Path(name).exists(), TaskError, f"--network {name!r}", law)
+        law = f"one of {', '.join(NETWORKS)} is needed, a file is no model of PyTorch"
+        require(name in NETWORKS or not options.torch, TaskError, f"--torch --network {name!r}", law)
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     found: list[Found] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -233,6 +251,10 @@ def main() -> None:
     print()
     rows = [[f.network, f.trials, 1e3 * f.ours, 1e3 * f.onnxruntime, f.ratio, f.difference] for f in found]
     report.table(rows, ["network", "trials", "ours ms", "onnxruntime ms", "ratio", "difference"])
+    rows = [[f.network, v, 1e3 * s, f.ours / s] for f in found for v, s in f.pytorch.items()]
+    if rows:
+        print()
+        report.table(rows, ["network", "PyTorch", "ms", "ratio"])
     rows = [[f.network, 1e3 * f.busy[0], 1e3 * f.busy[1], *f.growth] for f in found if f.busy and f.growth]
     if rows:
         print()
