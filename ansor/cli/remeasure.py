@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from te_lite.errors import require
 
 from ..core.backends import backend
 from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.measure_values import MeasureInput
+from ..core.steady import by_turns
 from ..core.task import SearchTask
 from ..measure.finals import FINALISTS
 from ..measure.local import LocalBuilder, LocalRunner
@@ -32,6 +31,7 @@ from .log import is_called
 from .workload import add_chosen
 
 NAME = "remeasure"
+USUAL = FINALISTS.least
 WIDTH = max(len(which.value) for which in Baseline)
 DOUBTED = "so that figures of a quiet machine, where the log has any, count for more; time them again later"
 ELSEWHERE = "of another log"
@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> Any:
     text = "time the best programs of a log again, in turns; the log believes these figures from then on"
     parser = commands.add_parser(NAME, help=text)
     parser.add_argument("log")
-    parser.add_argument("--best", type=int, default=FINALISTS, metavar="K", help=f"how many (default: {FINALISTS})")
+    parser.add_argument("--best", type=int, default=USUAL, metavar="K", help=f"how many (default: {USUAL})")
     add_chosen(parser)
     parser.add_argument("--devices", help=cli_devices.OPTION)
     return parser
@@ -108,7 +108,7 @@ def _remeasured(
     right = [record for record, result in zip(records, checked, strict=True) if result.ok]
     times = measurer.in_turns([inp for inp, _ in right], runner) if right else []
     timed = [(figures, *record) for figures, record in zip(times, right, strict=True) if figures]
-    for figures, inp, logged in sorted(timed, key=lambda row: float(np.median(row[0]))):
+    for figures, inp, logged in sorted(timed, key=lambda row: by_turns(row[0])):
         print(f"  {name(inp)}  {spread_text(figures)}   believed so far {seconds_text(logged.cost)}")
     if doubt := unsteady([figures for figures, _, _ in timed], DOUBTED):
         print(f"  {doubt}")

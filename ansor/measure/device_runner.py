@@ -25,12 +25,11 @@ from ..core.measure_values import (
     failed,
 )
 from ..core.task import SearchTask
+from . import turns
 from .fresh_processes import FreshProcesses
 from .payload import task_payload
 from .task_data import INPUT_SEED, TaskData
 from .workers import Reply, Worker
-
-ROUNDS = 5
 
 
 def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErrorNo) -> tuple[int, str]:
@@ -104,15 +103,23 @@ class DeviceRunner:
         self.lost += bool(reply.failure)
         return reply
 
-    def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
-        """Time programs of one task in turns, `ROUNDS` figures each; none for those that cannot be built or run."""
+    def compare(
+        self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult], rounds: int | None = None
+    ) -> list[list[float]]:
+        """Time programs of one task in turns; no figures for those that cannot be built or run.
+
+        `rounds`: so many figures of each, else most of the fastest (`turns.race`).
+        """
         payload = task_payload(inputs[0].task)
         self._prepare(inputs[0].task, payload)
+        timing = self.options.timing()
+        timing["min_repeat_ms"] = -(-timing["min_repeat_ms"] // turns.SHARE)
         job = {
-            **self.options.timing(), "op": "compare", "task": payload["task"], "rounds": ROUNDS,
+            **timing, "op": "compare", "task": payload["task"], "rounds": rounds,
             "directories": [b.filename for b in builds], "packed": [b.args for b in builds],
         }  # fmt: skip
-        reply = self._worker.call(job, self.options.timeout * ROUNDS * len(builds))
+        most = 2 * turns.ROUNDS if rounds is None else rounds
+        reply = self._worker.call(job, self.options.timeout * most * (len(builds) + turns.LAST))
         error_no, _ = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
         if error_no:
             self._worker.kill()

@@ -37,6 +37,7 @@ from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
 from ..layout.packing import PackedLayout
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
+from . import turns
 from .array_checks import ArrayChecks, array_checks
 from .check import Accepted, accepted_values, poison, save_whole
 from .networks import run_network
@@ -255,26 +256,30 @@ class Workbench:
         return {"error_no": 0, "costs": costs}
 
     def time_in_turns(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Time programs that were found right before, one after the other, `rounds` times.
+        """Time programs that were found right before, in turns: `rounds` figures each, or, without, as `race` does.
 
         One that does not load, or stops to run, has no figures.
         """
         data = self._data_of(job["task"])
-        times: list[list[float]] = [[] for _ in job["directories"]]
         programs: dict[int, tuple[Program, list[Any]]] = {}
         for k, (directory, packed) in enumerate(zip(job["directories"], job["packed"], strict=True)):
             with suppress(JobFailure), stage(MeasureErrorNo.COMPILE_DEVICE):
                 programs[k] = data.device.load(directory), data.arguments(data.lend(packed))
-        for _ in range(int(job["rounds"])):
-            for k, (program, handles) in list(programs.items()):
-                try:
-                    with stage(MeasureErrorNo.RUNTIME_DEVICE):
-                        times[k] += program.time(
-                            handles, int(job["number"]), 1, int(job["min_repeat_ms"]), bool(job["flush"]), math.inf
-                        )
-                except JobFailure:
-                    times[k] = []
-                    del programs[k]
+
+        def figure(k: int) -> float | None:
+            if k not in programs:
+                return None
+            program, handles = programs[k]
+            with suppress(JobFailure), stage(MeasureErrorNo.RUNTIME_DEVICE):
+                return float(
+                    program.time(
+                        handles, int(job["number"]), 1, int(job["min_repeat_ms"]), bool(job["flush"]), math.inf
+                    )[0]
+                )
+            return None
+
+        count, rounds = len(job["directories"]), job["rounds"]
+        times = turns.race(count, figure) if rounds is None else turns.figures(count, figure, int(rounds))
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             data.take_back(data.lend([]))
         return {"error_no": 0, "times": times}

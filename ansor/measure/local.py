@@ -201,10 +201,15 @@ class LocalRunner:
         with self._idle(inp.task) as runner:
             return runner.run(inp, built)
 
-    def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
-        """Time programs of one task in turns on one device, a few figures each; none for those that do not run."""
+    def compare(
+        self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult], rounds: int | None = None
+    ) -> list[list[float]]:
+        """Time programs of one task in turns on one device; no figures for those that do not run.
+
+        `rounds`: so many figures of each, else most of the fastest (`turns.race`).
+        """
         with self._idle(inputs[0].task) as runner:
-            return runner.compare(inputs, builds)
+            return runner.compare(inputs, builds, rounds)
 
     def close(self) -> None:
         """Stop the workers, in the middle of a run too, and remove their files."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -31,17 +30,19 @@ from ..core.protocols import (
     ReportsUse,
     Runner,
 )
+from ..core.steady import by_turns
 from ..core.task import SearchTask
 from ..core.wording import counted
 from ..records.baselines import baselines_of
 from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
 from ..records.recorder import RecordToFile
+from . import finals
 from .answers import compared_by
 from .batch import Batch
 from .builds import Builds
 from .displays import make_display
-from .finals import FINALISTS, Leader, finalists, near_after_all, nothing_better, order, slower_text, times_slower
+from .finals import FINALISTS, Field, Leader, Leaders
 from .noise import unsteady
 from .pipeline import Pipeline
 from .progress import Display, outcome_text, seconds_text, spread_text
@@ -106,7 +107,7 @@ class ProgramMeasurer:
         self._others = [log for log in self._logs() if log.stat().st_size > 0]
         self.limit, self.until, self._seconds = UNLIMITED, math.inf, 0.0
         self.best: dict[TaskKey, Best] = {}
-        self._leaders: dict[TaskKey, list[Leader]] = {}
+        self._leaders: dict[TaskKey, Leaders] = {}
 
     def begin(self) -> None:
         """The next limit of time counts from now."""
@@ -285,13 +286,13 @@ class ProgramMeasurer:
         """The logs that callbacks keep, as far as they are there."""
         return [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
 
-    def build_finalists(self, task: SearchTask, most: int = FINALISTS) -> None:
+    def build_finalists(self, task: SearchTask, field: Field = FINALISTS) -> None:
         """Begin to build what `confirm` will time."""
         with self.closing_on_error():
-            self._builds.begin([inp for _, _, inp in self._in_the_race(task, most)])
+            self._builds.begin([inp for _, _, inp in self._in_the_race(task, field)])
 
-    def confirm(self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns") -> Best | None:
-        """Time the `most` best programs of a task once more, in turns; the best of them, None where none was timed.
+    def confirm(self, task: SearchTask, field: Field = FINALISTS, heading: str = "timed again in turns") -> Best | None:
+        """Time the best programs of a task once more, in turns; the best of them, None where none was timed.
 
         One figure each may have been lucky; in turns all meet the same machine.  Those that the logs of callbacks held
         before take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
@@ -300,13 +301,13 @@ class ProgramMeasurer:
         with self.closing_on_error():
             while any(batch.baseline for batch in self._batches):
                 self._arrived(*self._pipeline.take())
-        leaders, runner = self._in_the_race(task, most), self.runner
+        leaders, runner = self._in_the_race(task, field), self.runner
         if not leaders or not isinstance(runner, PairedRunner):
             return None
         timed = first = self._timed(leaders, runner)
         ran = list(self._ran(task).values())
-        slower = times_slower(leaders, [leader for leader, _ in timed], ran)
-        if timed and not self.limit.over and (late := near_after_all(leaders, timed[0][0], ran)):
+        slower = finals.times_slower(leaders, [leader for leader, _ in timed], ran)
+        if timed and not self.limit.over and (late := finals.near_after_all(leaders, timed[0][0], ran)):
             timed = self._timed([timed[0][0], *late], runner)
             leaders += late
         if not timed:
@@ -315,17 +316,17 @@ class ProgramMeasurer:
         cost = float(np.median(figures))
         self.display.note(f"{heading}: best {spread_text(figures)}, of {counted(len(leaders), 'program')}", cost)
         doubt = unsteady([figures for _, figures in [*first, *timed]])
-        better = nothing_better([leader for leader, _ in timed], self._ran(task))
-        for text in filter(None, (slower_text(slower), doubt, better)):
+        better = finals.nothing_better(timed, self._ran(task))
+        for text in filter(None, (finals.slower_text(slower), doubt, better)):
             self.display.note(text)
         self.best[key_of(task)] = Best(cost, winner.state, trial)
         return self.best[key_of(task)]
 
     def _timed(self, leaders: Sequence[Leader], runner: PairedRunner) -> list[tuple[Leader, list[float]]]:
-        """Programs by what they took in turns, each with its figures; those that did not run are left out."""
+        """Programs by what they took in turns, best first, with their figures; those that did not run are left out."""
         times = self.in_turns([inp for _, _, inp in leaders], runner)
         found = [((float(np.median(t)), k, inp), t) for (_, k, inp), t in zip(leaders, times, strict=True) if len(t)]
-        return sorted(found, key=lambda pair: pair[0][0])
+        return sorted(found, key=lambda pair: by_turns(pair[1]))
 
     def in_turns(self, inputs: Sequence[MeasureInput], runner: PairedRunner) -> list[list[float]]:
         """The figures of programs of one task that are timed in turns; callbacks that keep figures hear them."""
@@ -343,17 +344,18 @@ class ProgramMeasurer:
         known = self.baselines.get(key_of(task), {}).items()
         return {which: (result.cost, 0, inp) for which, (inp, result) in known if result.ok}
 
-    def _in_the_race(self, task: SearchTask, most: int) -> list[Leader]:
+    def _in_the_race(self, task: SearchTask, field: Field) -> list[Leader]:
         """Those that are timed in turns, as far as there is time; none where there are no two, or nobody compares."""
         able = self.best_of(task) is not None and isinstance(self.runner, PairedRunner)
-        found = self._finalists(task, most) if able else []
+        found = self._finalists(task, field) if able else []
         leaders = found[: self.limit.room(self._seconds / max(1, self.count), len(found))]
         return leaders if len(leaders) > 1 else []
 
-    def _finalists(self, task: SearchTask, most: int) -> list[Leader]:
-        logs = [log for log in self._logs() if log in self._others]
+    def _finalists(self, task: SearchTask, field: Field) -> list[Leader]:
+        leaders = self._leaders.get(key_of(task), Leaders())
+        logs, most = [log for log in self._logs() if log in self._others], field.size(leaders)
         logged = [(r.cost, 0, inp) for log in logs for inp, r in best_few(self._ranked(log), task, most)]
-        return finalists(self._leaders.get(key_of(task), []), logged, list(self._ran(task).values()), most)
+        return finals.finalists(leaders.best, logged, list(self._ran(task).values()), most)
 
     def _ranked(self, log: Path) -> list[Record]:
         """The records of a log, best first; read once for all tasks whose search ends together."""
@@ -390,9 +392,7 @@ class ProgramMeasurer:
         self._seconds += result.all_cost
         known = self.best_of(task)
         if result.ok:
-            leaders = self._leaders.setdefault(key_of(task), [])
-            bisect.insort(leaders, (result.cost, self.count, inp), key=order)
-            del leaders[FINALISTS:]
+            self._leaders.setdefault(key_of(task), Leaders()).add((result.cost, self.count, inp))
         if result.ok and (known is None or result.cost < known.cost):
             self.best[key_of(task)] = Best(result.cost, inp.state, self.count)
         self.errors_in_a_row = 0 if result.ok else self.errors_in_a_row + 1

@@ -3,9 +3,10 @@
     # confirm {"turns": [record, ...]}     the best few programs of a workload; the costs of each are all its figures
 
 The least of many single figures is the luckiest of them, and on a busy machine no more than that.  So the programs of
-the last such line are known by the median of their figures, and other programs that were measured before it are out of
-the race; those that came after it are not.  Figures that are far apart are those of a busy machine and do not go before
-earlier ones of a quiet machine.  Readers of TVM's format skip the line.
+the last such line that were timed most often, for the slower ones left earlier, are known by the median of their
+figures, and other programs that were measured before it are out of the race; those that came after it are not.  Figures
+that are far apart are those of a busy machine and do not go before earlier ones of a quiet machine.  Readers of TVM's
+format skip the line.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from te_lite.errors import RecordError
 
 from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.steady import far_apart, greatest_factor
+from ..core.steady import by_turns, far_apart, greatest_factor
 from .baselines import read_baseline
 from .belief import Believed
 from .files import PathLike
@@ -31,7 +32,7 @@ from .notes import CONFIRM, MOST_CHARACTERS, read_kind
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Programs of one workload, best first by the median of their figures, which are the costs of the results.
+    """Programs of one workload, best first (`by_turns`); the costs of the results are their figures.
 
     `after` is the number of records and baselines before the line.
     """
@@ -45,8 +46,9 @@ class Confirmation:
         return far_apart(greatest_factor([res.costs for _, res in self.turns]))
 
     def medians(self) -> list[Record]:
-        """The programs with one cost each."""
-        return [(inp, replace(res, costs=(median(res),))) for inp, res in self.turns]
+        """The programs that were timed to the end, with one cost each."""
+        most = len(self.turns[0][1].costs)
+        return [(inp, replace(res, costs=(median(res),))) for inp, res in self.turns if len(res.costs) == most]
 
 
 def steadier(old: Confirmation | None, new: Confirmation) -> Confirmation:
@@ -81,7 +83,7 @@ def read_turns(line: bytes) -> tuple[Record, ...]:
         return ()
     if len({workload_of(inp) for inp, _ in found}) != 1 or not all(res.ok for _, res in found):
         return ()
-    return tuple(sorted(found, key=lambda pair: median(pair[1])))
+    return tuple(sorted(found, key=lambda pair: by_turns(pair[1].costs)))
 
 
 class SettledReader(RecordReader):

@@ -18,6 +18,7 @@ from itertools import accumulate
 from ..core.baseline import Baseline
 from ..core.task import SearchTask
 from ..measure.batch import Batch
+from ..measure.finals import Field
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..policy.baselines import start_baselines
@@ -29,7 +30,7 @@ from ..policy.search_loop import begin_round, end_round
 from ..policy.similar import Similar
 from .task_progress import LEAST_COST, cost_of
 
-CONFIRMED = 3
+CONFIRMED = Field(3, 8)
 """How many programs of a task are timed in turns when the run ends: there are many tasks, and each has one winner."""
 BUILT_APART = 2
 """Rounds that are built side by side where policies know nothing of each other: one is measured meanwhile."""

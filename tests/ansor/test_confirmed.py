@@ -79,9 +79,20 @@ def test_what_comes_after_a_confirmation_is_in_the_race_again(race: Race) -> Non
     assert race.best() == (1, 4e-3)
     race.measure(4, 3.5e-3)
     assert race.best() == (4, 3.5e-3)
-    race.confirm({1: (6e-3,), 4: (8e-3, 7e-3, 7e-3), 5: ()})
+    race.confirm({1: (6e-3,) * 3, 4: (8e-3, 7e-3, 7e-3), 5: ()})
     assert race.best() == (1, 6e-3)
     assert [race.number(inp.steps) for inp, _ in best_few(ranked_records(race.log), race.task, 5)] == [1, 4, 0, 2, 3]
+
+
+def test_who_left_the_turns_earlier_is_out_of_the_race(race: Race) -> None:
+    """The machine was faster while it was there."""
+    race.confirm({0: (2e-3,) * 5, 1: (3e-3,) * 15, 2: (3.5e-3,) * 15})
+    assert race.best() == (1, 3e-3)
+    assert [race.number(inp.steps) for inp, _ in best_few(ranked_records(race.log), race.task, 5)] == [1, 2, 0]
+    reader = SettledReader(race.log)
+    assert len(list(reader)) == 2
+    turns = reader.confirmations["c", race.task.workload_key].turns
+    assert [(race.number(inp.steps), len(res.costs)) for inp, res in turns] == [(1, 15), (2, 15), (0, 5)]
 
 
 def test_a_busy_machine_overrules_no_quiet_one(race: Race) -> None:

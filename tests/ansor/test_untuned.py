@@ -14,7 +14,7 @@ import te_lite as te
 from ansor.cli import compare as cli_compare
 from ansor.cli.main import main
 from ansor.core.baseline import Baseline
-from ansor.measure.finals import FINALISTS, Leader, finalists, near_after_all
+from ansor.measure.finals import Leader, finalists, near_after_all
 from ansor.policy import default_schedule
 from ansor.policy.default_schedule import default_state
 from ansor.records.baselines import baselines_of
@@ -212,14 +212,14 @@ def test_who_is_timed_again(matmul_task: ansor.SearchTask, states: Any) -> None:
     logged = [leader(9e-3, 0, inputs[6]), leader(1.5e-3, 0, inputs[7]), leader(1e-3, 0, inputs[0])]
     untuned = leader(2.9e-3, 0, ansor.MeasureInput(matmul_task, matmul_task.compute_dag.init_state))
     default = leader(2.8e-3, 0, inputs[5])
-    chosen = finalists(own, logged, [untuned, default])
-    assert [(cost, number) for cost, number, _ in chosen[:FINALISTS]] == [
+    chosen = finalists(own, logged, [untuned, default], 5)
+    assert [(cost, number) for cost, number, _ in chosen[:5]] == [
         (1e-3, 1), (1.5e-3, 0), (2e-3, 2), (3e-3, 3), (4e-3, 4)
     ]  # fmt: skip
-    assert [cost for cost, _, _ in chosen[FINALISTS:]] == [9e-3, 2.9e-3, 2.8e-3]
-    assert finalists(own, [], [leader(3.1e-3, 0, untuned[2]), default]) == [*own, default]
-    assert finalists(own, [], [leader(1e-3, 0, inputs[0])]) == own
-    assert finalists([], [], [untuned, default]) == []
+    assert [cost for cost, _, _ in chosen[5:]] == [9e-3, 2.9e-3, 2.8e-3]
+    assert finalists(own, [], [leader(3.1e-3, 0, untuned[2]), default], 5) == [*own, default]
+    assert finalists(own, [], [leader(1e-3, 0, inputs[0])], 5) == own
+    assert finalists([], [], [untuned, default], 5) == []
     assert near_after_all([own[0], untuned], own[0], [untuned, default]) == [default]
     assert near_after_all([own[0]], leader(0.9e-3, 1, inputs[0]), [untuned, default]) == []
 
