@@ -276,7 +276,7 @@ def named(target: str) -> list[tuple[str, str]]:
 def own_tags(rule: str, target: str) -> set[str]:
     """The steps of our own that the programs of a rule have."""
     ahead = {"DBF"} if rule in AHEAD else set()
-    transposed = {"STO"} if "transposed" in rule else {"JAX"} if rule == "joined_rows" else set()
+    transposed = {"STO"} if "transposed" in rule else {"JAX"} if rule.startswith("joined_") else set()
     return ahead | transposed | ({"SSC"} if (rule, target) == ("rows", "cuda") else set())
 
 

@@ -16,6 +16,7 @@ from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
 from tests.ansor.test_attention import Case
 from tests.conformance.sketch_rule import SketchesSuite, SketchRuleSuite, Watched
+from tests.conv_layer import conv2d_layer
 
 
 def _halves(m: int, n: int, k: int) -> list[Tensor]:
@@ -33,6 +34,7 @@ SMALL: dict[str, ComputeDAG] = {
     "by axis": ComputeDAG(sketch_cases.winograd_by_axis((1, 3, 3, 16), 16, 2)),
     "window": ComputeDAG(topi.benchmarks.depthwise_conv2d(1, 3, 5, 16, 3, 3, 1, 1)),
     "image": ComputeDAG(topi.benchmarks.conv2d(1, 5, 5, 2, 16, 3, 1, 1)),
+    "pixels": ComputeDAG(conv2d_layer(1, 5, 6, 4, 8, 1, 1, 0)),
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
     "broad": ComputeDAG(sketch_cases.matmul(400, 400, 5)),
@@ -88,7 +90,7 @@ class TestGpuRules(EveryRule):
 
 EXTRA = {
     ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
-    ("c", "joined_rows"): ("image",),
+    ("c", "joined_rows"): ("image",), ("c", "joined_columns"): ("pixels",),
     ("c", "packed_read"): ("wide",), ("c", "micro_kernel"): ("wide",), ("c", "winograd"): ("by axis",),
     ("c", "windows"): ("window",), ("c", "shared_panels"): ("broad",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),

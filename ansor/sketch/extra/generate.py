@@ -18,6 +18,7 @@ from ..rule import SketchContext
 from .attention import attention_sketches
 from .double_buffer import double_buffered
 from .injective import injective_sketches
+from .joined_columns import joined_column_sketches
 from .joined_rows import joined_row_sketches
 from .long_products import long_product_sketches
 from .long_rows import long_row_sketches
@@ -64,6 +65,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "packed_read": packed_read_sketches,
     "micro_kernel": lambda ctx: micro_kernel_sketches(ctx) + long_product_sketches(ctx),
     "joined_rows": joined_row_sketches,
+    "joined_columns": joined_column_sketches,
     "shared_panels": shared_panel_sketches,
     "winograd": winograd_sketches,
     "windows": window_sketches,

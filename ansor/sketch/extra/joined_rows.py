@@ -43,6 +43,11 @@ class Joined:
     first: int
     count: int
 
+    def with_loops_fused(self) -> State:
+        """With one loop for those axes of the stage that takes up what is computed, too."""
+        loops = self.state.stages[self.target].leaf[self.first : self.first + self.count]
+        return fuse(self.state, self.target, loops)[0]
+
 
 def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
     """Stage `k` with its rows and their neighbours in one axis; None where that is not possible or gains nothing.
@@ -50,15 +55,17 @@ def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
     What it gains is compared with tiles of any axes as rows and columns.
     """
     run, before = _run(state, k), shape_costs(state, k, hardware)
-    if run is None or not before:
-        return None
+    made = with_axes_joined(state, k, *run) if run is not None and before else None
+    after = {} if made is None else shape_costs(made.state, k, hardware, row=made.first)
+    return made if after and min(after.values()) < LEAST_GAIN * min(before.values()) else None
+
+
+def with_axes_joined(state: State, k: int, first: int, count: int) -> Joined | None:
+    """Stage `k` with one axis for `count` from `first` on; None where that is not possible."""
     state, target = with_reader(state, k)
     if target is None or is_read_argument(state, k) or not _is_one_sum(state, k):
         return None
-    state = apply(state, JoinAxes(k, *run))
-    after = shape_costs(state, k, hardware, row=run[0])
-    gains = bool(after) and min(after.values()) < LEAST_GAIN * min(before.values())
-    return Joined(state, target, *run) if gains else None
+    return Joined(apply(state, JoinAxes(k, first, count)), target, first, count)
 
 
 def _is_one_sum(state: State, k: int) -> bool:
@@ -105,9 +112,7 @@ class JoinedRows(MicroKernel):
         found = self._made(ctx, state, k)
         assert found is not None
         made, shape = found
-        loops = made.state.stages[made.target].leaf[made.first : made.first + made.count]
-        state, _ = fuse(made.state, made.target, loops)
-        return [(self.computed(ctx, state, k, made.target, shape), k - 1)]
+        return [(self.computed(ctx, made.with_loops_fused(), k, made.target, shape), k - 1)]
 
 
 def joined_row_sketches(ctx: SketchContext) -> list[State]:

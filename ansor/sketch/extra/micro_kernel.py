@@ -115,26 +115,30 @@ def _is_packable(state: State, source: int, forms: Sequence[frozenset[int]], lan
 
 
 def shapes(
-    state: State, k: int, hardware: HardwareParams, by_rows: bool = False, row: int | None = None
-) -> list[Shape]:
+    state: State, k: int, hardware: HardwareParams, by_rows: bool = False, row: int | None = None,
+    whole: int | None = None,
+) -> list[Shape]:  # fmt: skip
     """The best shapes for stage `k`, fastest first by an estimate; none where it has no rows and columns.
 
     `by_rows`: only parts of the rows are tasks of their own, for something is computed once for all columns of each.
-    `row`: the space axis that the rows are of.
+    `row`, `whole`: as in `shape_costs`.
     """
     op = state.stages[k].op
     extents, size = extents_of(op), element_bytes(op.dtype)
     space, row_bytes = extents[: len(op.axis)], prod(extents[len(op.axis) :]) * size
     return [
         Shape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, row_bytes, hardware))
-        for way, r, w in list(shape_costs(state, k, hardware, row))[:SHAPES]
+        for way, r, w in list(shape_costs(state, k, hardware, row, whole))[:SHAPES]
     ]
 
 
 def shape_costs(
-    state: State, k: int, hardware: HardwareParams, row: int | None = None
+    state: State, k: int, hardware: HardwareParams, row: int | None = None, whole: int | None = None
 ) -> dict[tuple[Sides, int, int], float]:
-    """Time of stage `k` in tiles of so many rows and columns, relative to busy multipliers; the fastest one first."""
+    """Time of stage `k` in tiles of so many rows and columns, relative to busy multipliers; the fastest one first.
+
+    `row`: the space axis that the rows are of.  `whole`: that of the columns, none of which is over the edge.
+    """
     op = state.stages[k].op
     if not has_fixed_axes(state, k):
         return {}
@@ -142,23 +146,26 @@ def shape_costs(
     extents = extents_of(op)
     reduction = prod(extents[len(op.axis) :])
     costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
-    for way in [way for way in sides(state, k) if row in (None, way.row)]:
+    for way in [way for way in sides(state, k) if row in (None, way.row) and whole in (None, way.lane)]:
         rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
         turned = TURN_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
         edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
-        for (r, width), (cost, sums) in tile_costs(extents[way.row], columns, size, unit).items():
+        for (r, width), (cost, sums) in tile_costs(extents[way.row], columns, size, unit, whole is not None).items():
             costs[way, r, width] = round(cost * (1 + turned + (edge if columns % width else 0.0)), 2), -sums
     return {found: costs[found][0] for found in sorted(costs, key=lambda found: costs[found])}
 
 
-def tile_costs(rows: int, columns: int, size: int, unit: VectorUnit) -> dict[tuple[int, int], tuple[float, int]]:
+def tile_costs(
+    rows: int, columns: int, size: int, unit: VectorUnit, whole: bool = False
+) -> dict[tuple[int, int], tuple[float, int]]:
     """By rows and columns of a tile: time relative to busy multipliers without edges, and how many sums are held.
 
-    Vectors of the panel that find no register beside the sums are read again for each row.
+    Vectors of the panel that find no register beside the sums are read again for each row.  `whole`: as many columns as
+    leave none over, else whole vectors of them.
     """
     lanes = max(1, unit.bytes // size)
     found = {}
-    for width in _widths(columns, lanes):
+    for width in _divisors(columns, lanes) if whole else _widths(columns, lanes):
         vectors = int(vector_pieces(width, lanes, unit.masks).count)
         for r in range(1, min(rows, MOST_ROWS, unit.sums // vectors) + 1):
             waste = -(-rows // r) * r / rows * (-(-columns // width) * vectors * lanes / columns)
@@ -180,6 +187,11 @@ def _widths(columns: int, lanes: int) -> Iterator[int]:
     yield from [n * lanes for n in range(1, MOST_VECTORS + 1) if n * lanes < columns]
     if columns <= MOST_VECTORS * lanes:
         yield columns
+
+
+def _divisors(columns: int, lanes: int) -> Iterator[int]:
+    """Those of a vector or more."""
+    yield from [n for n in range(lanes, min(columns, MOST_VECTORS * lanes) + 1) if columns % n == 0]
 
 
 def _blocks(

@@ -1,0 +1,99 @@
+"""Joined columns: micro-kernels whose lanes run on from one line of an image to the next.
+
+    for parts of the filters, of 196 pixels           parallel, as the search decides
+      for tiles of the part
+        for channel:  R x 28 accumulators += weight * data[channel, 28 pixels]
+        R x 28 outputs
+
+With the channels in front of the pixels (NCHW) and windows of one pixel, all pixels of a channel lie side by side: a
+product of two matrices.  Lines of 14 pixels are vectors with idle lanes, each of which is loaded for few sums; two of
+them are a wider tile.  Tiles are of widths that leave no pixel over, for lanes behind the last one would be read one by
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from te_lite.reads import Affine, Form, Read, reads_by_producer
+from te_lite.state import State
+
+from ...core.hardware import HardwareParams
+from ..rule import Condition, Outcome, SketchContext
+from .joined_rows import LEAST_GAIN, Joined, with_axes_joined
+from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shape_costs, shapes
+from .own_stages import cpu_sketches
+from .padded_shared import axes_read, extents_of
+
+
+def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
+    """Stage `k` with one axis for its last ones; None where that is not possible or gains nothing as columns.
+
+    What it gains is compared with tiles whose columns are of the last axis.
+    """
+    first, last = first_column(state, k), len(state.stages[k].op.axis) - 1
+    before = {way: cost for way, cost in shape_costs(state, k, hardware).items() if way[0].lane == last}
+    made = with_axes_joined(state, k, first, last + 1 - first) if before and first < last else None
+    after = {} if made is None else shape_costs(made.state, k, hardware, whole=first)
+    return made if after and min(after.values()) < LEAST_GAIN * min(before.values()) else None
+
+
+def first_column(state: State, k: int) -> int:
+    """From which space axis on all of them move through memory as one, in whatever stage `k` reads along the last."""
+    op = state.stages[k].op
+    extents, last = extents_of(op), len(op.axis) - 1
+    first = 0
+    for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset())):
+        shape = state.stages[source].op.shape
+        for read in [read for read in found if read.reader == k]:
+            moved = axes_read(read, extents)
+            others = [d + 1 for d in moved if d < last]
+            first = max([first, *([_first_whole(read, shape, extents, last)] if last in moved else others)])
+    return first
+
+
+def _first_whole(read: Read, shape: Sequence[int], extents: Sequence[int], last: int) -> int:
+    """From which axis on they are the last dimensions of what is read; `last` where they are not."""
+    axis = last + 1
+    for form, size in zip(reversed(read.forms), reversed(shape), strict=True):
+        if axis == 0 or size != extents[axis - 1] or not _is_axis(form, axis - 1, extents):
+            break
+        axis -= 1
+    return min(axis, last)
+
+
+def _is_axis(form: Form, axis: int, extents: Sequence[int]) -> bool:
+    match form:
+        case Affine(terms=terms, const=0):
+            return [term for term in terms if extents[term[0]] > 1] == [(axis, 1)]
+        case _:
+            return False
+
+
+class JoinedColumns(MicroKernel):
+    """Compute a reduction in register tiles of one of the best shapes for joined columns."""
+
+    paper: ClassVar[str] = ""
+    departs: ClassVar[str] = "Not in TVM."
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        if not is_product(state, k) or self._made(ctx, state, k) is None:
+            return Condition.SKIP
+        return Condition.APPLY_AND_SKIP_REST
+
+    def _made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+        made = joined(state, k, ctx.hardware)
+        found = [] if made is None else shapes(made.state, k, ctx.hardware, whole=made.first)[self.number :]
+        return (made, found[0]) if made is not None and found else None
+
+    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
+        found = self._made(ctx, state, k)
+        assert found is not None
+        made, shape = found
+        return [(self.computed(ctx, made.with_loops_fused(), k, made.target, shape), k - 1)]
+
+
+def joined_column_sketches(ctx: SketchContext) -> list[State]:
+    """On a CPU, one sketch for each of the best shapes."""
+    return cpu_sketches(ctx, [JoinedColumns(n) for n in range(SHAPES)])
