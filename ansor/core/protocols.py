@@ -68,7 +68,10 @@ class PairedRunner(Protocol):
     """A runner that can also time several programs in turns."""
 
     def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
-        """Seconds per call of each program, a figure a round; none for a program that cannot be run."""
+        """Seconds per call of each program, a figure a round; none for a program that cannot be run.
+
+        Programs with fewer figures than others left the turns as the slower ones (`core/steady.py`).
+        """
 
 
 @runtime_checkable

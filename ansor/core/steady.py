@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 MOST_FACTOR = 2.0
 """Times of one program that are further apart were not measured on one quiet machine."""
+MANY = 10
 
 
 def by_turns(figures: Sequence[float]) -> tuple[int, float]:
@@ -18,11 +19,26 @@ def by_turns(figures: Sequence[float]) -> tuple[int, float]:
     return -len(figures), median(figures)
 
 
+def stayed(figures: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+    """The figures of programs that were timed in turns to the end: as many as any has."""
+    most = max(map(len, figures), default=0)
+    return [one for one in figures if len(one) == most]
+
+
 def far_apart(factor: float) -> bool:
     """Whether times of one program, of which one is so many times the other, are not to be compared."""
     return max(factor, 1 / factor) > MOST_FACTOR
 
 
-def greatest_factor(figures: Iterable[Sequence[float]]) -> float:
-    """How many times the least figure of a program its greatest is, for the worst of several programs; 1 for none."""
-    return max([max(one) / min(one) for one in figures if len(one)], default=1.0)
+def greatest_factor(figures: Sequence[Sequence[float]]) -> float:
+    """How many times the least figure of a program its greatest is, for the worst of those that stayed; 1 for none.
+
+    Of `MANY` figures or more the tenth at either end does not count: of many, one has met what is rare.
+    """
+    return max([_factor(one) for one in stayed(figures) if len(one)], default=1.0)
+
+
+def _factor(figures: Sequence[float]) -> float:
+    ordered = sorted(figures)
+    out = len(ordered) // MANY
+    return ordered[-1 - out] / ordered[out]

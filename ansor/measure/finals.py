@@ -95,14 +95,16 @@ def times_slower(leaders: Sequence[Leader], timed: Sequence[Leader], baselines: 
 
 
 def nothing_better(
-    timed: Sequence[tuple[Leader, Sequence[float]]], baselines: Mapping[Baseline, Leader]
+    timed: Sequence[tuple[Leader, Sequence[float]]], raced: Sequence[Leader], baselines: Mapping[Baseline, Leader]
 ) -> str:  # fmt: skip
     """What is to be said where no program that was searched for beats those that need no search; empty for nothing.
 
-    `timed` are programs and their figures in turns, best first (`by_turns`); the others are known by one figure.
+    `timed` are programs and their figures in turns, best first (`by_turns`).  Others of those that `raced` lost; who
+    did not is known by one figure.
     """
     most = len(timed[0][1])
-    in_turns = {inp.steps: seconds if len(figures) == most else math.inf for (seconds, _, inp), figures in timed}
+    in_turns = {inp.steps: math.inf for _, _, inp in raced}
+    in_turns |= {inp.steps: seconds for (seconds, _, inp), figures in timed if len(figures) == most}
     took = [(in_turns.get(inp.steps, seconds), which) for which, (seconds, _, inp) in baselines.items()]
     seconds, which = min(took, key=lambda pair: pair[0], default=(math.inf, Baseline.UNTUNED))
     if seconds > timed[0][0][0]:

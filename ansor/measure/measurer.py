@@ -316,7 +316,7 @@ class ProgramMeasurer:
         cost = float(np.median(figures))
         self.display.note(f"{heading}: best {spread_text(figures)}, of {counted(len(leaders), 'program')}", cost)
         doubt = unsteady([figures for _, figures in [*first, *timed]])
-        better = finals.nothing_better(timed, self._ran(task))
+        better = finals.nothing_better(timed, leaders, self._ran(task))
         for text in filter(None, (finals.slower_text(slower), doubt, better)):
             self.display.note(text)
         self.best[key_of(task)] = Best(cost, winner.state, trial)

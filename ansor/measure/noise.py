@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -81,9 +81,12 @@ def noise(seconds: float = SECONDS, clock: Callable[[], float] = time.perf_count
 
 
 def unsteady(
-    figures: Iterable[Sequence[float]], then: str = "so that the ranking is not to be trusted"
+    figures: Sequence[Sequence[float]], then: str = "so that the ranking is not to be trusted"
 ) -> str:  # fmt: skip
-    """One sentence where the figures of one program, of several, are more than `MOST_FACTOR` apart; else empty."""
+    """One sentence where the figures of one program, of several, are more than `MOST_FACTOR` apart; else empty.
+
+    Those that left the turns early are not asked (`greatest_factor`).
+    """
     factor = greatest_factor(figures)
     law = f"the figures of one program differ by a factor of {factor:.1f}, {then}"
     return f"the machine was busy: {law}" if far_apart(factor) else ""

@@ -21,7 +21,7 @@ ROUNDS = 5
 LAST = 2
 SHARE = 3
 """A figure lasts one such part of one in a search."""
-MOST_SECONDS = 10.0
+MOST_SECONDS = 30.0
 """When nobody is sent away any more: programs take so long then that there are few figures of each."""
 
 Figure = Callable[[int], float | None]

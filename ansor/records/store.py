@@ -17,7 +17,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -204,9 +204,11 @@ class RecordToStore:
             self._told = True
 
 
-def _settled(inputs: Sequence[MeasureInput], figures: Iterable[Sequence[float]]) -> Iterator[Record]:
+def _settled(inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> Iterator[Record]:
+    """The programs that were timed to the end."""
+    most = max(map(len, figures), default=0)
     for inp, found in zip(inputs, figures, strict=True):
-        if found:
+        if found and len(found) == most:
             result = MeasureResult(tuple(found), 0, "", 0.0, 0)
             yield inp, replace(result, costs=(median(result),), timestamp=_now())
 

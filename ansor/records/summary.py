@@ -79,7 +79,8 @@ class TaskSummary:
     def untuned_settled(self) -> float | None:
         """The same as the log is believed: by its figures in turns where there are some."""
         steps = next((steps for steps, which in self.unsearched.items() if which is Baseline.UNTUNED), ())
-        seconds = self.seconds_of(steps)
+        timed = self.in_turns.get(steps)
+        seconds = float(np.median(timed)) if timed else self.seconds_of(steps)
         return self.untuned if seconds is None else seconds
 
     @property

@@ -34,6 +34,20 @@ def product(*shape: int, backwards: bool = False) -> list[Tensor]:
     return [a, b, te.compute((m, *columns), value, name="C")]
 
 
+def gathered() -> list[Tensor]:
+    """Sums over k of A[m, k] * B[k, C[y, x]]."""
+    a, b, c = te.placeholder((4, 5)), te.placeholder((5, 42)), te.placeholder((6, 7), "int32")
+    k = te.reduce_axis((0, 5))
+    return [a, b, c, te.compute((4, 6, 7), lambda i, y, x: te.sum(a[i, k] * b[k, c[y, x]], axis=k))]
+
+
+def diagonal() -> list[Tensor]:
+    """Sums over k of A[m, k] * B[k + y, y, x]."""
+    a, b = te.placeholder((4, 5)), te.placeholder((10, 6, 7))
+    k = te.reduce_axis((0, 5))
+    return [a, b, te.compute((4, 6, 7), lambda i, y, x: te.sum(a[i, k] * b[k + y, y, x], axis=k))]
+
+
 CASES: dict[str, Callable[[], list[Tensor]]] = {
     "lines of 14": lambda: conv2d_layer(1, 14, 14, 19, 37, 1, 1, 0),
     "two images of lines of 6": lambda: conv2d_layer(2, 4, 6, 13, 5, 1, 1, 0),
@@ -75,9 +89,11 @@ def conv(dag: ComputeDAG) -> tuple[State, int]:
     (lambda: matmul(9, 9, 9), 1),
     (lambda: product(4, 5, 6, 7), 1),
     (lambda: product(4, 5, 6, 7, backwards=True), 2),
+    (lambda: gathered(), 2),
+    (lambda: diagonal(), 2),
 ])  # fmt: skip
 def test_which_axes_move_through_memory_as_one(made: Callable[[], list[Tensor]], first: int) -> None:
-    """Not those of padded or strided lines, of channels that the other operand has, or read backwards."""
+    """Not those of padded or strided lines, of channels that the other operand has, read backwards or anywhere."""
     assert first_column(*conv(ComputeDAG(made()))) == first
 
 

@@ -107,6 +107,16 @@ def test_the_programs_are_those_that_the_log_believes(task: ansor.SearchTask, st
         assert f"the {name}: {seconds} in turns, trial {before.trial_of(steps)}" in text
 
 
+def test_an_untuned_program_that_left_the_turns_early_has_its_figures_there(task: ansor.SearchTask, log: Path) -> None:
+    untuned = ansor.MeasureInput(task, task.compute_dag.init_state)
+    ((best, _), *_) = next(iter(summary_of(log).tasks.values())).leaders(1)
+    recorder = ansor.RecordToFile(log)
+    recorder.baseline(None, Baseline.UNTUNED, untuned, ansor.MeasureResult((2e-3,), 0, "", 0.1, 200))
+    recorder.confirmed([untuned, best], [[4e-3] * 5, [1e-3] * 10])
+    (summary,) = summary_of(log).tasks.values()
+    assert (summary.untuned, summary.untuned_settled, summary.settled) == (2e-3, 4e-3, 1e-3)
+
+
 def test_the_untuned_program_is_no_faster_than_itself(task: ansor.SearchTask, log: Path) -> None:
     """Its single figure was 2 ms; in turns it is the best, and took 0.5 ms."""
     untuned = ansor.MeasureInput(task, task.compute_dag.init_state)

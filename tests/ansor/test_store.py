@@ -43,10 +43,10 @@ def states(task: SearchTask) -> list[State]:
     return [plain, default]
 
 
-def kept(task: SearchTask, seconds: Sequence[float]) -> list[State]:
+def kept(task: SearchTask, seconds: Sequence[float], counts: Sequence[int] = (2, 2)) -> list[State]:
     found = states(task)
     inputs = [ansor.MeasureInput(task, state) for state in found]
-    RecordToStore().confirmed(inputs, [[s, 9 * s, s] for s in seconds])
+    RecordToStore().confirmed(inputs, [[9 * s, *[s] * n] for s, n in zip(seconds, counts, strict=True)])
     return found
 
 
@@ -72,6 +72,17 @@ def test_a_program_that_was_timed_again_is_known_by_the_last_figure() -> None:
     kept(task, [3e-3, 4e-3])
     found = best(task)
     assert found is not None and found[0].steps == slow.steps
+
+
+def test_who_left_the_turns_early_is_not_kept() -> None:
+    """The machine was faster while it was there."""
+    task = task_of(5)
+    slow, fast = kept(task, [3e-3, 2e-3], counts=(5, 10))
+    found = best(task)
+    assert found is not None and found[0].steps == fast.steps and found[1] == 2e-3
+    slow, fast = kept(task, [1e-3, 2e-3], counts=(5, 10))
+    found = best(task)
+    assert found is not None and found[0].steps == fast.steps != slow.steps
 
 
 def test_dtypes_layouts_and_extents_are_told_apart() -> None:

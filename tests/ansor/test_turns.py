@@ -11,7 +11,7 @@ import pytest
 
 import ansor
 from ansor.core.baseline import Baseline
-from ansor.core.steady import by_turns
+from ansor.core.steady import by_turns, greatest_factor
 from ansor.measure.finals import FINALISTS, Field, Leaders, nothing_better
 from ansor.measure.turns import LAST, MOST_SECONDS, ROUNDS, figures, race
 
@@ -100,6 +100,12 @@ def test_how_many_are_timed_once_more(matmul_task: ansor.SearchTask) -> None:
     assert kept.trials == 40 and [number for _, number, _ in kept.best] == list(range(39, 23, -1))
 
 
+def test_one_figure_of_many_makes_no_machine_busy() -> None:
+    assert greatest_factor([[1.0] * 19 + [3.0], [1.0] * 4 + [9.0]]) == 1.0
+    assert greatest_factor([[1.0] * 10 + [3.0] * 10, [1.0] * 5]) == 3.0
+    assert greatest_factor([[1.0] * 4 + [2.5]] * 2) == 2.5 and greatest_factor([]) == 1.0
+
+
 @pytest.mark.parametrize(("figures", "said"), [(5, ""), (20, "slower than default: ")])
 def test_a_baseline_that_left_the_turns_was_slower(
     matmul_task: ansor.SearchTask, states: States, figures: int, said: str
@@ -107,5 +113,10 @@ def test_a_baseline_that_left_the_turns_was_slower(
     """Whatever it took when the machine was faster."""
     best, default = (ansor.MeasureInput(matmul_task, state) for state in states(2))
     timed = [((3e-3, 1, best), [3e-3] * 20), ((2e-3, 0, default), [2e-3] * figures)]
-    assert nothing_better(timed, {Baseline.DEFAULT: (1e-3, 0, default)}).startswith(said)
-    assert bool(nothing_better(timed, {Baseline.DEFAULT: (1e-3, 0, default)})) == bool(said)
+    text = nothing_better(timed, [leader for leader, _ in timed], {Baseline.DEFAULT: (1e-3, 0, default)})
+    assert text.startswith(said) and bool(text) == bool(said)
+    raced = [timed[0][0], (1e-3, 0, default)]
+    assert nothing_better(timed[:1], raced, {Baseline.DEFAULT: (1e-3, 0, default)}) == "", "it raced, and did not run"
+    assert nothing_better(timed[:1], raced[:1], {Baseline.DEFAULT: (1e-3, 0, default)}).startswith(
+        "slower than default"
+    )

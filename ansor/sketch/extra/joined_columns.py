@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from te_lite.reads import Affine, Form, Read, reads_by_producer
+from te_lite.reads import Affine, Form, Read, Unknown, reads_by_producer
 from te_lite.state import State
 
 from ...core.hardware import HardwareParams
@@ -24,7 +24,7 @@ from ..rule import Condition, Outcome, SketchContext
 from .joined_rows import LEAST_GAIN, Joined, with_axes_joined
 from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shape_costs, shapes
 from .own_stages import cpu_sketches
-from .padded_shared import axes_read, extents_of
+from .padded_shared import axes_of, axes_read, extents_of
 
 
 def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:
@@ -49,18 +49,21 @@ def first_column(state: State, k: int) -> int:
         for read in [read for read in found if read.reader == k]:
             moved = axes_read(read, extents)
             others = [d + 1 for d in moved if d < last]
-            first = max([first, *([_first_whole(read, shape, extents, last)] if last in moved else others)])
+            seen = last not in moved and not any(isinstance(form, Unknown) for form in read.forms)
+            first = max([first, *(others if seen else [_first_whole(read, shape, extents, last)])])
     return first
 
 
 def _first_whole(read: Read, shape: Sequence[int], extents: Sequence[int], last: int) -> int:
-    """From which axis on they are the last dimensions of what is read; `last` where they are not."""
+    """From which axis on they are the last dimensions of what is read, and no others; `last` where they are not."""
     axis = last + 1
     for form, size in zip(reversed(read.forms), reversed(shape), strict=True):
         if axis == 0 or size != extents[axis - 1] or not _is_axis(form, axis - 1, extents):
             break
         axis -= 1
-    return min(axis, last)
+    before = read.forms[: len(read.forms) - (last + 1 - axis)]
+    again = any(isinstance(form, Unknown) or axes_of(form, extents) & {*range(axis, last + 1)} for form in before)
+    return last if again else min(axis, last)
 
 
 def _is_axis(form: Form, axis: int, extents: Sequence[int]) -> bool:
