@@ -27,7 +27,9 @@ ansor.register_workload("matmul", matmul)
 @pytest.fixture
 def matmul_task():
     """A new task: C[13, 11] = A[13, 7] * B[7, 11] on target c."""
-    return ansor.SearchTask("matmul", (13, 11, 7), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
+    return ansor.SearchTask(
+        "matmul", (13, 11, 7), target="c", hardware_params=ansor.HardwareParams(num_cores=2, vector_unit_bytes=32)
+    )
 
 
 @pytest.fixture

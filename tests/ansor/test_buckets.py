@@ -62,7 +62,9 @@ def test_spread_puts_off_what_its_bucket_has_no_room_for(most: int) -> None:
 
 def test_a_round_is_not_spent_on_one_kind_of_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evolution likes the programs of one bucket best; the round has its share of them, and goes on with others."""
-    task = ansor.SearchTask("matmul", (64, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=4))
+    task = ansor.SearchTask(
+        "matmul", (64, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=4, vector_unit_bytes=32)
+    )
     policy, n = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=0, verbose=0), 32
     proposals = policy.proposals
     groups = proposals.population(4000)

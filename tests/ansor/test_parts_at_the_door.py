@@ -31,7 +31,7 @@ PARAMS = {"evolutionary_search_population": 32, "evolutionary_search_num_iters":
 
 @pytest.fixture(scope="module")
 def task() -> ansor.SearchTask:
-    hardware = ansor.HardwareParams(num_cores=2)
+    hardware = ansor.HardwareParams(num_cores=2, vector_unit_bytes=32)
     return ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(12, 8, 6)), target="c", hardware_params=hardware)
 
 
@@ -325,7 +325,10 @@ def test_a_workload_gives_tensors(result: Any) -> None:
 
 
 def test_rows_have_the_columns_of_their_space() -> None:
-    variant, hardware = home(space_named("prime_matmul", "c", 16)), ansor.HardwareParams(num_cores=2)
+    variant, hardware = (
+        home(space_named("prime_matmul", "c", 16)),
+        ansor.HardwareParams(num_cores=2, vector_unit_bytes=32),
+    )
     rows = sample_rows(variant, 2, np.random.default_rng(0), "c", hardware)
     for bad in (rows[0, :-1], rows, rows[0].astype(float), rows[0].tolist()):
         with one_sentence(f"concrete: the row: an int64 array of shape .{variant.space.width},. is needed"):

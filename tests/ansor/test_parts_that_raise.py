@@ -32,7 +32,7 @@ TARGETS = ("c", "cuda")
 
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, ansor.SearchTask]:
-    hardware = {"c": ansor.HardwareParams(num_cores=2), "cuda": None}
+    hardware = {"c": ansor.HardwareParams(num_cores=2, vector_unit_bytes=32), "cuda": None}
     dag = te.ComputeDAG(matmul(12, 8, 6))
     return {t: ansor.SearchTask(compute_dag=dag, target=t, hardware_params=hardware[t]) for t in TARGETS}
 

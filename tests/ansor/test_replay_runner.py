@@ -96,7 +96,9 @@ def test_the_log_to_play_with_has_every_program(model: Any) -> None:
 
 
 def test_programs_that_differ_by_loops_of_one_turn_are_one() -> None:
-    task = ansor.SearchTask("norm", (1, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
+    task = ansor.SearchTask(
+        "norm", (1, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=2, vector_unit_bytes=32)
+    )
     one, other = [ansor.MeasureInput(task, steps=[Annotate(1, 0, "parallel")] * n) for n in (0, 1)]
     result = ansor.MeasureResult((1e-3,), 0, "", 0.1, 0)
     assert program_key(one) != program_key(other) and ReplayRunner([(one, result)]).run(other, BUILT) == result

@@ -20,7 +20,9 @@ SMALL = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 
 @pytest.fixture
 def task() -> ansor.SearchTask:
     """A product that split reductions apply to."""
-    return ansor.SearchTask("matmul", (16, 16, 512), target="c", hardware_params=ansor.HardwareParams(num_cores=4))
+    return ansor.SearchTask(
+        "matmul", (16, 16, 512), target="c", hardware_params=ansor.HardwareParams(num_cores=4, vector_unit_bytes=32)
+    )
 
 
 class Nothing:

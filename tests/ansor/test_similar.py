@@ -24,7 +24,7 @@ SMALL = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 
 
 
 def task_of(n: int, m: int, k: int, target: str, dtype: str = "float32") -> ansor.SearchTask:
-    hardware = ansor.HardwareParams(num_cores=4) if target == "c" else None
+    hardware = ansor.HardwareParams(num_cores=4, vector_unit_bytes=32) if target == "c" else None
     return ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(n, m, k, dtype)), target=target, hardware_params=hardware)
 
 

@@ -17,7 +17,7 @@ FLAT = {
 
 
 def task_of(n, desc="", m=11):
-    hardware = ansor.HardwareParams(num_cores=2)
+    hardware = ansor.HardwareParams(num_cores=2, vector_unit_bytes=32)
     return ansor.SearchTask("matmul", (n, m, 7), target="c", hardware_params=hardware, desc=desc)
 
 

@@ -181,7 +181,9 @@ def test_turns_visit_everybody(count, data):
 
 
 def matmul_of(n, m, k):
-    return ansor.SearchTask("matmul", (n, m, k), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
+    return ansor.SearchTask(
+        "matmul", (n, m, k), target="c", hardware_params=ansor.HardwareParams(num_cores=2, vector_unit_bytes=32)
+    )
 
 
 def tagged(n, tag):

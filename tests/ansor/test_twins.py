@@ -89,7 +89,7 @@ def summed(c: te.Tensor) -> list[te.Tensor]:
 
 
 def task_of(dag: te.ComputeDAG, target: str) -> ansor.SearchTask:
-    hardware = ansor.HardwareParams(num_cores=4) if target == "c" else None
+    hardware = ansor.HardwareParams(num_cores=4, vector_unit_bytes=32) if target == "c" else None
     return ansor.SearchTask(compute_dag=dag, target=target, hardware_params=hardware)
 
 

@@ -69,7 +69,7 @@ def a_search_uses_every_device(cluster: Cluster, script: Script, matmul_task: An
 
 def the_task_scheduler_runs_on_it(cluster: Cluster, script: Script, tmp_path: Path) -> None:
     script(["good"])
-    hardware = ansor.HardwareParams(num_cores=2)
+    hardware = ansor.HardwareParams(num_cores=2, vector_unit_bytes=32)
     tasks = [ansor.SearchTask("matmul", (13, n, 7), target="c", hardware_params=hardware) for n in (11, 17)]
     log, fleet = tmp_path / "log.json", runner(cluster, priority=2, n_parallel=2)
     scheduler = ansor.TaskScheduler(tasks, callbacks=[])
