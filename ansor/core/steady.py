@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 MOST_FACTOR = 2.0
@@ -19,10 +19,9 @@ def by_turns(figures: Sequence[float]) -> tuple[int, float]:
     return -len(figures), median(figures)
 
 
-def stayed(figures: Sequence[Sequence[float]]) -> list[Sequence[float]]:
-    """The figures of programs that were timed in turns to the end: as many as any has."""
-    most = max(map(len, figures), default=0)
-    return [one for one in figures if len(one) == most]
+def most_figures(figures: Iterable[Sequence[float]]) -> int:
+    """How many figures those programs have that were timed in turns to the end."""
+    return max(map(len, figures), default=0)
 
 
 def far_apart(factor: float) -> bool:
@@ -35,7 +34,8 @@ def greatest_factor(figures: Sequence[Sequence[float]]) -> float:
 
     Of `MANY` figures or more the tenth at either end does not count: of many, one has met what is rare.
     """
-    return max([_factor(one) for one in stayed(figures) if len(one)], default=1.0)
+    most = most_figures(figures)
+    return max([_factor(one) for one in figures if len(one) == most > 0], default=1.0)
 
 
 def _factor(figures: Sequence[float]) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ..core.baseline import Baseline
 from ..core.hints import ansor
 from ..core.measure_values import MeasureInput
-from ..core.steady import MOST_FACTOR
+from ..core.steady import MOST_FACTOR, most_figures
 from .progress import seconds_text
 
 SHARE = 4
@@ -102,7 +102,7 @@ def nothing_better(
     `timed` are programs and their figures in turns, best first (`by_turns`).  Others of those that `raced` lost; who
     did not is known by one figure.
     """
-    most = len(timed[0][1])
+    most = most_figures(figures for _, figures in timed)
     in_turns = {inp.steps: math.inf for _, _, inp in raced}
     in_turns |= {inp.steps: seconds for (seconds, _, inp), figures in timed if len(figures) == most}
     took = [(in_turns.get(inp.steps, seconds), which) for which, (seconds, _, inp) in baselines.items()]

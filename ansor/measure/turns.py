@@ -6,8 +6,9 @@
      2             5 more               the best of these has 20 figures
 
 The best programs of a search differ by less than the figures of one of them on a machine that others use, too: on 16
-such cores a figure was 8 to 13 % off, whether it lasted 30 ms or 100, and the best 16 programs of a search lay within
-4 to 9 %.  Many short figures of those that may be the best tell more than a few long ones of all.
+such cores a figure of 100 ms was 7 to 12 % off beside those of the same round (one task 20 %), its first third 8 to 12
+%, and the medians of the best 16 programs of a search 4 to 9 % (standard deviations).  Many short figures of those that
+may be the best tell more than a few long ones of all.
 """
 
 from __future__ import annotations

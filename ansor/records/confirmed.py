@@ -22,7 +22,7 @@ import numpy as np
 from te_lite.errors import RecordError
 
 from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.steady import by_turns, far_apart, greatest_factor
+from ..core.steady import by_turns, far_apart, greatest_factor, most_figures
 from .baselines import read_baseline
 from .belief import Believed
 from .files import PathLike
@@ -47,7 +47,7 @@ class Confirmation:
 
     def medians(self) -> list[Record]:
         """The programs that were timed to the end, with one cost each."""
-        most = len(self.turns[0][1].costs)
+        most = most_figures(res.costs for _, res in self.turns)
         return [(inp, replace(res, costs=(median(res),))) for inp, res in self.turns if len(res.costs) == most]
 
 

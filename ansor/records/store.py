@@ -32,6 +32,7 @@ from ..core.errors import JournalError
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.private_files import user_cache
+from ..core.steady import most_figures
 from ..core.target import Target
 from ..core.task import SearchTask
 from ..core.versions import version_of
@@ -206,7 +207,7 @@ class RecordToStore:
 
 def _settled(inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> Iterator[Record]:
     """The programs that were timed to the end."""
-    most = max(map(len, figures), default=0)
+    most = most_figures(figures)
     for inp, found in zip(inputs, figures, strict=True):
         if found and len(found) == most:
             result = MeasureResult(tuple(found), 0, "", 0.0, 0)

@@ -20,9 +20,9 @@ from te_lite.reads import Affine, Form, Read, Unknown, reads_by_producer
 from te_lite.state import State
 
 from ...core.hardware import HardwareParams
-from ..rule import Condition, Outcome, SketchContext
-from .joined_rows import LEAST_GAIN, Joined, with_axes_joined
-from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shape_costs, shapes
+from ..rule import SketchContext
+from .joined_rows import LEAST_GAIN, Joined, OfJoinedAxes, with_axes_joined
+from .micro_kernel import SHAPES, Shape, shape_costs, shapes
 from .own_stages import cpu_sketches
 from .padded_shared import axes_of, axes_read, extents_of
 
@@ -74,27 +74,16 @@ def _is_axis(form: Form, axis: int, extents: Sequence[int]) -> bool:
             return False
 
 
-class JoinedColumns(MicroKernel):
-    """Compute a reduction in register tiles of one of the best shapes for joined columns."""
+class JoinedColumns(OfJoinedAxes):
+    """In tiles with columns along the joined axes."""
 
     paper: ClassVar[str] = ""
     departs: ClassVar[str] = "Not in TVM."
 
-    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        if not is_product(state, k) or self._made(ctx, state, k) is None:
-            return Condition.SKIP
-        return Condition.APPLY_AND_SKIP_REST
-
-    def _made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
         made = joined(state, k, ctx.hardware)
         found = [] if made is None else shapes(made.state, k, ctx.hardware, whole=made.first)[self.number :]
         return (made, found[0]) if made is not None and found else None
-
-    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
-        found = self._made(ctx, state, k)
-        assert found is not None
-        made, shape = found
-        return [(self.computed(ctx, made.with_loops_fused(), k, made.target, shape), k - 1)]
 
 
 def joined_column_sketches(ctx: SketchContext) -> list[State]:

@@ -92,27 +92,35 @@ def _in_whole_parts(made: Joined, k: int, shape: Shape) -> Shape:
     return replace(shape, blocks=tuple(blocks))
 
 
-class JoinedRows(MicroKernel):
-    """Compute a reduction in register tiles of one of the best shapes for joined rows."""
-
-    paper: ClassVar[str] = ""
-    departs: ClassVar[str] = "Not in TVM."
+class OfJoinedAxes(MicroKernel):
+    """Compute a reduction in register tiles of one of the best shapes for axes that are joined."""
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         if not is_product(state, k) or (self.inside and not paddings(state, k, ctx.hardware)):
             return Condition.SKIP
-        return Condition.SKIP if self._made(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
+        return Condition.SKIP if self.made(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
 
-    def _made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
-        made = joined(state, k, ctx.hardware)
-        found = [] if made is None else shapes(made.state, k, ctx.hardware, self.inside, row=made.first)[self.number :]
-        return (made, _in_whole_parts(made, k, found[0])) if made is not None and found else None
+    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+        """Stage `k` with its axes joined, and the shape; None where there is none."""
+        raise NotImplementedError
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
-        found = self._made(ctx, state, k)
+        found = self.made(ctx, state, k)
         assert found is not None
         made, shape = found
         return [(self.computed(ctx, made.with_loops_fused(), k, made.target, shape), k - 1)]
+
+
+class JoinedRows(OfJoinedAxes):
+    """In tiles with rows along the joined axes."""
+
+    paper: ClassVar[str] = ""
+    departs: ClassVar[str] = "Not in TVM."
+
+    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+        made = joined(state, k, ctx.hardware)
+        found = [] if made is None else shapes(made.state, k, ctx.hardware, self.inside, row=made.first)[self.number :]
+        return (made, _in_whole_parts(made, k, found[0])) if made is not None and found else None
 
 
 def joined_row_sketches(ctx: SketchContext) -> list[State]:
