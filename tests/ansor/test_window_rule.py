@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.sketch.extra.windows import tiles
 from ansor.space.decisions.splits import holes
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.topi import benchmarks
@@ -32,9 +33,27 @@ def depthwise_with_bias() -> list[Tensor]:
 def test_windows(tensors: list[Tensor]) -> None:
     dag = ComputeDAG(tensors)
     sketches = rule_sketches(dag, "c", "windows")
-    assert len(sketches) == 2 and not any(map(holes, sketches))
-    (state,) = programs(sketches[0], "c", 1)
-    assert Oracle(dag, np.random.default_rng(2)).mismatch(te.lower(state), compiled) is None
+    assert len(sketches) == 3 and not any(map(holes, sketches))
+    oracle = Oracle(dag, np.random.default_rng(2))
+    for sketch in sketches:
+        (state,) = programs(sketch, "c", 1)
+        assert oracle.mismatch(te.lower(state), compiled) is None
+
+
+@pytest.mark.parametrize(
+    ("tensors", "found"),
+    [
+        (benchmarks.depthwise_conv2d(1, 56, 56, 144, 3, 1, 1), [(4, 2), (8, 1), (1, 8)]),
+        (benchmarks.depthwise_conv2d(1, 7, 7, 960, 3, 1, 1), [(7, 1), (4, 2), (1, 7)]),
+        (benchmarks.max_pool2d(1, 3, 33, 16, 3, 2, 0), [(1, 8)]),
+    ],
+    ids=["large", "lines of 7", "one line"],
+)
+def test_tiles_share_what_windows_have_in_common(tensors: list[Tensor], found: list[tuple[int, int]]) -> None:
+    """Tiles of several lines first, those that read the least for each output; the one of single lines last."""
+    state = ComputeDAG(tensors).init_state
+    k = len(state.stages) - 1
+    assert [(tile.lines, tile.outputs) for tile in tiles(state, k, 16)] == found
 
 
 def test_other_reductions_have_none() -> None:

@@ -1,20 +1,25 @@
-"""Windows on a CPU: depthwise convolutions and pools with channels last, several outputs of a line in registers.
+"""Windows on a CPU: depthwise convolutions and pools with channels last, a tile of several lines in registers.
 
-    for lines, R outputs of a line, vector of channels      parallel, as the search decides
-      for terms of the window                               written out, and padding where it is read
-        R accumulators (of a vector each) += data * weight
-      R outputs                                             and what follows element by element
+    for L lines, R outputs of each, vector of channels    parallel, as the search decides
+      for terms of the window                             written out, and padding where it is read
+        L x R accumulators (of a vector each) += data * weight
+      L x R outputs                                       and what follows element by element
 
 All operands move along the channels, so no panel serves several outputs; but windows of neighbours overlap, and all of
-them read the same weights.  What several accumulators read is loaded once where their terms are written out.
+them read the same weights.  What several accumulators read is loaded once where their terms are written out.  Tiles of
+several lines read each line fewer times from the cache behind the first one, and are faster where images are large;
+of one line they meet the edges of an image less often, and are faster where they are small.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import ClassVar
 
-from te_lite.reads import reads_by_producer
+from te_lite.reads import Affine, Form, Read, reads_by_producer
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
 from te_lite.step import ComputeInline
@@ -28,24 +33,68 @@ from .padded_shared import axes_of, extents_of
 from .padding import paddings
 
 MOST_TERMS, MOST_OUTPUTS = 32, 8
-LENGTHS = 2
+SEVERAL = 2
+"""Sketches with tiles of several lines."""
+FAR = 2
+"""What comes from the cache behind the first one takes as long as so many loads, roughly."""
 
 
-def lengths(state: State, k: int, lanes: int) -> list[int]:
-    """How many outputs of a line are computed together, the best first; none where stage `k` is no such window.
+@dataclass(frozen=True)
+class Tile:
+    """So many outputs of each of so many lines."""
 
-    Those that leave little of a line over, then the most.
-    """
+    lines: int
+    outputs: int
+
+
+def tiles(state: State, k: int, lanes: int) -> list[Tile]:
+    """The best tiles of several lines by an estimate, then that of one; none where stage `k` is no such window."""
     op = state.stages[k].op
     if len(op.axis) < 2 or not op.reduce_axis or not has_fixed_axes(state, k):
         return []
     extents, last = extents_of(op), len(op.axis) - 1
     window = 1 < prod(extents[last + 1 :]) <= MOST_TERMS and extents[last] % lanes == 0
+    reads = [read for found in reads_by_producer(state.ops, inlined=frozenset()) for read in found if read.reader == k]
     if not window or not _moves_alone(state, k, last):
         return []
-    line = extents[last - 1]
-    counts = range(2, min(line, MOST_OUTPUTS) + 1)
-    return sorted(counts, key=lambda n: (round(-(-line // n) * n / line, 1), -n))[:LENGTHS]
+    lines, line = extents[last - 2] if last > 1 else 1, extents[last - 1]
+    found = [
+        Tile(n, r)
+        for n in range(1, min(lines, MOST_OUTPUTS) + 1)
+        for r in range(1, min(line, MOST_OUTPUTS // n) + 1)
+        if n * r > 1
+    ]
+    found.sort(key=lambda tile: _time(tile, reads, extents, last))
+    several, one = [[tile for tile in found if (tile.lines == 1) == single] for single in (False, True)]
+    return [*several[:SEVERAL], *one[:1]]
+
+
+def _time(tile: Tile, reads: Sequence[Read], extents: Sequence[int], lane: int) -> tuple[float, int]:
+    """Loads and sums for each output, and of tiles of equal times the one with the most outputs."""
+    lines, line = extents[lane - 2] if lane > 1 else 1, extents[lane - 1]
+    covered = -(-lines // tile.lines) * tile.lines / lines * (-(-line // tile.outputs) * tile.outputs / line)
+    loads = _loads(tile, reads, extents, lane) / (tile.lines * tile.outputs)
+    far = _loads(Tile(tile.lines, line), reads, extents, lane) / (tile.lines * line)
+    return round(covered * (prod(extents[lane + 1 :]) + loads + FAR * far), 1), -tile.lines * tile.outputs
+
+
+def _loads(tile: Tile, reads: Sequence[Read], extents: Sequence[int], lane: int) -> int:
+    """How many vectors the outputs of a tile read."""
+    space = [1] * (lane + 1)
+    space[max(lane - 2, 0)] = tile.lines
+    space[lane - 1] = tile.outputs
+    within = [*space, *extents[lane + 1 :]]
+    return sum([prod([_values(form, within) for form in read.forms]) for read in reads])
+
+
+def _values(form: Form, extents: Sequence[int]) -> int:
+    """How many values an index has, at most."""
+    match form:
+        case Affine(terms=terms):
+            points = product(*[range(0, c * extents[axis], c) for axis, c in terms])
+            return len(set(map(sum, points)))
+        case _:
+            return prod([extents[axis] for axis in axes_of(form, extents)])
 
 
 def _moves_alone(state: State, k: int, lane: int) -> bool:
@@ -63,7 +112,7 @@ def _moves_alone(state: State, k: int, lane: int) -> bool:
 
 
 class Window:
-    """Compute a window with the outputs of one of its best lengths in registers."""
+    """Compute a window with the outputs of one of its best tiles in registers."""
 
     paper: ClassVar[str] = ""
     departs: ClassVar[str] = "Not in TVM."
@@ -74,28 +123,32 @@ class Window:
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         if state.stages[k].is_placeholder:
             return Condition.SKIP
-        fits = len(lengths(state, k, _lanes(ctx, state, k))) > self.number
+        fits = len(tiles(state, k, _lanes(ctx, state, k))) > self.number
         return Condition.APPLY_AND_SKIP_REST if fits else Condition.SKIP
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         lanes = _lanes(ctx, state, k)
-        length = lengths(state, k, lanes)[self.number]
+        tile = tiles(state, k, lanes)[self.number]
         for p in paddings(state, k, ctx.hardware):
             state = apply(state, ComputeInline(p))
         state, target = with_reader(state, k)
         if target is None:
             return []
-        *outer, line, channels = [it.uid for it in state.stages[target].iters]
-        state, (parts, outputs) = split(state, target, line, [length])
+        *others, line, channels = [it.uid for it in state.stages[target].iters]
+        outer, inner = others, []
+        if tile.lines > 1:
+            state, (bands, lines) = split(state, target, others[-1], [tile.lines])
+            outer, inner = [*others[:-1], bands.uid], [lines.uid]
+        state, (parts, outputs) = split(state, target, line, [tile.outputs])
         state, (vectors, vector) = split(state, target, channels, [lanes])
-        state = reorder(state, target, [*outer, parts.uid, vectors.uid, outputs.uid, vector.uid])
+        state = reorder(state, target, [*outer, parts.uid, vectors.uid, *inner, outputs.uid, vector.uid])
         state = annotate(state, target, vector.uid, "vectorize")
         state = compute_at(state, k, target, vectors.uid)
-        loops = state.stages[k].iters
-        *others, row, lane = [it.uid for it in loops if it.kind == SPATIAL]
-        terms = [it.uid for it in loops if it.kind == REDUCE]
-        state = reorder(state, k, [*others, *terms, row, lane])
-        for uid in (*terms, row):
+        *loops, lane = [it.uid for it in state.stages[k].iters if it.kind == SPATIAL]
+        terms = [it.uid for it in state.stages[k].iters if it.kind == REDUCE]
+        held = loops[-2:] if tile.lines > 1 else loops[-1:]
+        state = reorder(state, k, [*loops[: -len(held)], *terms, *held, lane])
+        for uid in (*terms, *held):
             state = annotate(state, k, uid, "unroll")
         return [(annotate(state, k, lane, "vectorize"), k - 1)]
 
@@ -105,5 +158,5 @@ def _lanes(ctx: SketchContext, state: State, k: int) -> int:
 
 
 def window_sketches(ctx: SketchContext) -> list[State]:
-    """On a CPU, one sketch for each of the best lengths."""
-    return cpu_sketches(ctx, [Window(n) for n in range(LENGTHS)], "unroll")
+    """On a CPU, one sketch for each of the best tiles."""
+    return cpu_sketches(ctx, [Window(n) for n in range(SEVERAL + 1)], "unroll")
