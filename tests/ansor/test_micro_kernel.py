@@ -164,14 +164,22 @@ def test_long_sums_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_columns_that_divide_go_first() -> None:
-    """Where lanes may be over the edge elements are copied one by one: 8 columns rather than 16 of 1000, or the rows of
-    A as columns, packed like any other panel."""
+    """Where lanes may be over the edge elements are copied one by one: for few terms 8 columns rather than 24 of 1000,
+    or the rows of A as columns, packed like any other panel."""
     hardware = HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)
-    state = ComputeDAG(matmul(512, 1000, 512)).init_state
-    assert shapes(state, 2, hardware)[0].columns == 8
+    short, long = [ComputeDAG(matmul(512, 1000, terms)).init_state for terms in (64, 512)]
+    assert shapes(short, 2, hardware)[0].columns == 8 and shapes(long, 2, hardware)[0].columns == 24
     sketches = extra_sketches(ComputeDAG(matmul(128, 500, 512)), "c", hardware, rules=["micro_kernel"])
     orders = [{s.op.name: s.storage_order for s in sketch.stages if s.storage_order} for sketch in sketches]
     assert orders and all(o["A.local"] == (1, 0) for o in orders)
+
+
+@pytest.mark.parametrize(("size", "wide"), [(512, (6, 64)), (2048, (6, 64))])
+def test_rows_of_a_matrix_are_read_for_many_columns(size: int, wide: tuple[int, int]) -> None:
+    """Rows lie apart and come from beyond the first cache, for each tile of columns once more."""
+    state = ComputeDAG(matmul(size, size, size)).init_state
+    first = shapes(state, 2, HardwareParams(2, 64, 64, 0, 0, 0, 0, 0))[0]
+    assert (first.rows, first.columns) == wide
 
 
 def test_padding_is_computed_in_vectors_before_the_product_or_for_each_part() -> None:

@@ -22,9 +22,10 @@ from te_lite.state import State
 from ...core.hardware import HardwareParams
 from ..rule import SketchContext
 from .joined_rows import LEAST_GAIN, Joined, OfJoinedAxes, with_axes_joined
-from .micro_kernel import SHAPES, Shape, shape_costs, shapes
+from .micro_kernel import SHAPES, Shape, shapes
 from .own_stages import cpu_sketches
 from .padded_shared import axes_of, axes_read, extents_of
+from .shape_costs import shape_costs
 
 
 def joined(state: State, k: int, hardware: HardwareParams) -> Joined | None:

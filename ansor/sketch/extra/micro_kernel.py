@@ -18,43 +18,36 @@ when it is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
-from te_lite.reads import reads_by_producer
-from te_lite.register_tile import VectorUnit, largest_divisor, vector_pieces
+from te_lite.register_tile import largest_divisor
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
 from te_lite.step import CacheRead, StorageOrder
-from te_lite.tensor import PlaceholderOp
 
 from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
-from ..predicates import NO_SPLIT, named_axes, needs_tiling
+from ..predicates import needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .own_stages import cpu_sketches, with_reader
 from .packed_read import panels
-from .padded_shared import axes_of, axes_read, extents_of
+from .padded_shared import extents_of
 from .padding import padded, paddings
+from .shape_costs import Sides, shape_costs
 from .tiled_input import TiledInput, in_tiles, tiled_input
 
-MOST_VECTORS, MOST_ROWS = 4, 14
-LATENCY = 8
 SHAPES = 3
 BLOCK_BYTES = 4 << 20
 PACK_ROWS = 16
 """To pack a panel takes as long as so many rows of its products, roughly."""
 UNEVEN = 8
 """With n tasks a core, other work and slower cores cost about 1 / (n * UNEVEN) of the time."""
-TURN_STEPS = 64
-"""To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
 MOST_TIME = 1.4
 """Of products in parts, relative to equal shares of nothing but products."""
-EDGE_STEPS = 3
-"""Times the lanes of a vector: the same of an element that may be over the edge, copied or written by itself."""
 
 
 @dataclass(frozen=True)
@@ -73,47 +66,6 @@ class Shape:
     panels: int = 0
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Space axis `lane` as columns, `row` as rows; `free` are all axes that do not move an operand along its lanes.
-
-    `copied`: what is side by side along `lane` is so in an operand, which is copied, not turned, where it is packed.
-    """
-
-    lane: int
-    row: int
-    free: tuple[int, ...]
-    copied: bool
-
-
-def sides(state: State, k: int) -> Iterator[Sides]:
-    """The ways to take the axes of stage `k`: the last one as columns, and others with an operand that can be packed.
-
-    Rows are the longest free axis, the last one among equals.
-    """
-    op = state.stages[k].op
-    extents, last = extents_of(op), len(op.axis) - 1
-    reads = [
-        (source, axes_read(read, extents), [axes_of(form, extents) for form in read.forms])
-        for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset()))
-        for read in found
-        if read.reader == k
-    ]
-    for lane in reversed(range(last + 1)):
-        moved = [read for read in reads if lane in read[1]]
-        free = tuple([d for d in range(last + 1) if d != lane and all(d not in axes for _, axes, _ in moved)])
-        packable = len(moved) == 1 and _is_packable(state, *moved[0][::2], lane, last + 1)
-        row = max(free, key=lambda d: (extents[d], d), default=-1)
-        if moved and free and (lane == last or (packable and extents[row] > 1)):
-            yield Sides(lane, row, free, any(lane in forms[-1] for _, _, forms in moved))
-
-
-def _is_packable(state: State, source: int, forms: Sequence[frozenset[int]], lane: int, space: int) -> bool:
-    """An input, one dimension of which is axis `lane` alone, and whose rows run with the reduction."""
-    folds = bool(forms) and max(forms[-1], default=-1) >= space
-    return isinstance(state.stages[source].op, PlaceholderOp) and folds and frozenset((lane,)) in forms
-
-
 def shapes(
     state: State, k: int, hardware: HardwareParams, by_rows: bool = False, row: int | None = None,
     whole: int | None = None,
@@ -130,68 +82,6 @@ def shapes(
         Shape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, row_bytes, hardware))
         for way, r, w in list(shape_costs(state, k, hardware, row, whole))[:SHAPES]
     ]
-
-
-def shape_costs(
-    state: State, k: int, hardware: HardwareParams, row: int | None = None, whole: int | None = None
-) -> dict[tuple[Sides, int, int], float]:
-    """Time of stage `k` in tiles of so many rows and columns, relative to busy multipliers; the fastest one first.
-
-    `row`: the space axis that the rows are of.  `whole`: that of the columns, none of which is over the edge.
-    """
-    op = state.stages[k].op
-    if not has_fixed_axes(state, k):
-        return {}
-    size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
-    extents = extents_of(op)
-    reduction = prod(extents[len(op.axis) :])
-    costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
-    for way in [way for way in sides(state, k) if row in (None, way.row) and whole in (None, way.lane)]:
-        rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
-        turned = TURN_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
-        edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
-        for (r, width), (cost, sums) in tile_costs(extents[way.row], columns, size, unit, whole is not None).items():
-            costs[way, r, width] = round(cost * (1 + turned + (edge if columns % width else 0.0)), 2), -sums
-    return {found: costs[found][0] for found in sorted(costs, key=lambda found: costs[found])}
-
-
-def tile_costs(
-    rows: int, columns: int, size: int, unit: VectorUnit, whole: bool = False
-) -> dict[tuple[int, int], tuple[float, int]]:
-    """By rows and columns of a tile: time relative to busy multipliers without edges, and how many sums are held.
-
-    Vectors of the panel that find no register beside the sums are read again for each row.  `whole`: as many columns as
-    leave none over, else whole vectors of them.
-    """
-    lanes = max(1, unit.bytes // size)
-    found = {}
-    for width in _divisors(columns, lanes) if whole else _widths(columns, lanes):
-        vectors = int(vector_pieces(width, lanes, unit.masks).count)
-        for r in range(1, min(rows, MOST_ROWS, unit.sums // vectors) + 1):
-            waste = -(-rows // r) * r / rows * (-(-columns // width) * vectors * lanes / columns)
-            sums = r * vectors
-            loads = r + (vectors if sums + vectors < unit.registers else sums)
-            found[r, width] = waste * max(1.0, LATENCY / sums, loads / sums), sums
-    return found
-
-
-def has_fixed_axes(state: State, k: int) -> bool:
-    """The axes have fixed extents and may be split."""
-    stage = state.stages[k]
-    known = all(isinstance(it.extent, int) for it in stage.iters)
-    return known and not named_axes(stage, NO_SPLIT) and len(stage.leaf) == stage.num_roots
-
-
-def _widths(columns: int, lanes: int) -> Iterator[int]:
-    """Whole vectors, and all columns where they are few."""
-    yield from [n * lanes for n in range(1, MOST_VECTORS + 1) if n * lanes < columns]
-    if columns <= MOST_VECTORS * lanes:
-        yield columns
-
-
-def _divisors(columns: int, lanes: int) -> Iterator[int]:
-    """Those of a vector or more."""
-    yield from [n for n in range(lanes, min(columns, MOST_VECTORS * lanes) + 1) if columns % n == 0]
 
 
 def _blocks(

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 from typing import ClassVar
 
-from te_lite.reads import Affine, Form, Read, reads_by_producer
+from te_lite.reads import Read, reads_by_producer
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
 from te_lite.step import ComputeInline
@@ -27,10 +26,11 @@ from te_lite.step import ComputeInline
 from ...core.schedule_primitives import annotate, compute_at, reorder, split
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
-from .micro_kernel import has_fixed_axes
 from .own_stages import cpu_sketches, with_reader
 from .padded_shared import axes_of, extents_of
 from .padding import paddings
+from .reuse import elements
+from .shape_costs import has_fixed_axes
 
 MOST_TERMS, MOST_OUTPUTS = 32, 8
 SEVERAL = 2
@@ -84,17 +84,7 @@ def _loads(tile: Tile, reads: Sequence[Read], extents: Sequence[int], lane: int)
     space[max(lane - 2, 0)] = tile.lines
     space[lane - 1] = tile.outputs
     within = [*space, *extents[lane + 1 :]]
-    return sum([prod([_values(form, within) for form in read.forms]) for read in reads])
-
-
-def _values(form: Form, extents: Sequence[int]) -> int:
-    """How many values an index has, at most."""
-    match form:
-        case Affine(terms=terms):
-            points = product(*[range(0, c * extents[axis], c) for axis, c in terms])
-            return len(set(map(sum, points)))
-        case _:
-            return prod([extents[axis] for axis in axes_of(form, extents)])
+    return sum([elements(read, within) for read in reads])
 
 
 def _moves_alone(state: State, k: int, lane: int) -> bool:

@@ -29,7 +29,8 @@ from ...core.hardware import HardwareParams
 from ..predicates import CONST_INDICES, always_inlined, elementwise_reader, named_axes
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
-from .micro_kernel import tile_costs, with_panels
+from .micro_kernel import with_panels
+from .shape_costs import tile_costs
 
 TAGS = (TAG, "conv2d_winograd_nhwc")
 SHAPES = 3
