@@ -31,7 +31,7 @@ PANEL_LINE, ROW_LINE = 0.5, 4
 """A line of a panel, which is read in order, and one of rows, which lie apart, takes as long as so many FMAs."""
 TURN_STEPS = 64
 """To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
-EDGE_STEPS = 3
+EDGE_STEPS = 5
 """Times the lanes of a vector: the same of an element that may be over the edge, copied or written by itself."""
 
 
