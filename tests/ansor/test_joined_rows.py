@@ -52,7 +52,8 @@ def test_lines_that_fill_tiles_are_not_joined() -> None:
 
 
 def test_tiles_are_of_pixels_and_channels() -> None:
-    """Lanes are channels, wherever they lie in memory; the best tiles are ten of 5 pixels for 49."""
+    """Lanes are channels, wherever they lie in memory; the best tiles are ten of 5 pixels for 49, and of no others is
+    more than a tenth over the edge."""
     nhwc, nchw = benchmarks.conv2d(1, 7, 7, 64, 64, 3, 1, 1), conv2d_layer(1, 7, 7, 64, 64, 3, 1, 1)
     for layer, order in ((nhwc, None), (nchw, (0, 2, 1))):
         rows = []
@@ -60,7 +61,7 @@ def test_tiles_are_of_pixels_and_channels() -> None:
             (sums,) = [s for s in sketch.stages if s.op.reduce_axis]
             assert sums.storage_order == order and {it.annotation for it in sums.iters} >= {"unroll", "vectorize"}
             rows += [x.lengths[-1] for x in sketch.steps if isinstance(x, Split) and x.extent == 49 and x.lengths]
-        assert rows[0] == 5 and all(isinstance(r, int) and -49 % r < 5 for r in rows)
+        assert rows[0] == 5 and all(isinstance(r, int) and -49 % r * 10 <= 50 for r in rows)
 
 
 @pytest.mark.parametrize("size", [5, 7, 9, 13])

@@ -1,4 +1,4 @@
-"""How many elements reads touch: what neighbours read in common counts once."""
+"""How many elements, and lines of a cache, reads touch: what neighbours read in common counts once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from itertools import product
 from math import prod
 
 from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown
+
+LINE_BYTES = 64
 
 
 def elements(read: Read, extents: Sequence[int]) -> int:
@@ -17,6 +19,20 @@ def elements(read: Read, extents: Sequence[int]) -> int:
     if any(isinstance(form, Unknown) for form in read.forms):
         return prod(extents)
     return prod([_values(forms, extents) for forms in _apart(read.forms, extents)])
+
+
+def lines(read: Read, shape: Sequence[int], extents: Sequence[int], size: int) -> int:
+    """How many lines hold these elements, of `size` bytes each, of an array of such a shape.
+
+    What lies side by side is counted in lines that it begins.
+    """
+    count, run = elements(read, extents), 1
+    for form, whole in zip(reversed(read.forms), reversed(shape), strict=True):
+        found = elements(Read(read.reader, (form,), read.backward), extents)
+        run *= found
+        if found < whole:
+            break
+    return -(-count // run) * -(-min(run, count) * size // LINE_BYTES)
 
 
 def _apart(forms: Sequence[Form], extents: Sequence[int]) -> list[list[Form]]:

@@ -9,11 +9,11 @@ columns: rows of a matrix lie apart, and wide tiles read them less often.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.reads import Read, reads_by_producer
+from te_lite.reads import reads_by_producer
 from te_lite.register_tile import VectorUnit, vector_pieces
 from te_lite.state import State
 from te_lite.tensor import PlaceholderOp
@@ -22,16 +22,15 @@ from ...core.hardware import HardwareParams
 from ..predicates import NO_SPLIT, named_axes
 from ..shared_memory import element_bytes
 from .padded_shared import axes_of, axes_read, extents_of
-from .reuse import elements
+from .reuse import LINE_BYTES, lines
 
 MOST_VECTORS, MOST_ROWS = 4, 14
 LATENCY = 8
-LINE_BYTES = 64
 PANEL_LINE, ROW_LINE = 0.5, 4
 """A line of a panel, which is read in order, and one of rows, which lie apart, takes as long as so many FMAs."""
 TURN_STEPS = 64
 """To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
-EDGE_STEPS = 5
+EDGE_STEPS = 6
 """Times the lanes of a vector: the same of an element that may be over the edge, copied or written by itself."""
 
 
@@ -87,7 +86,6 @@ def shape_costs(
     if not has_fixed_axes(state, k):
         return {}
     size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
-    reads = [read for found in reads_by_producer(state.ops, inlined=frozenset()) for read in found if read.reader == k]
     extents = extents_of(op)
     reduction = prod(extents[len(op.axis) :])
     costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
@@ -95,33 +93,42 @@ def shape_costs(
         rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
         turned = TURN_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
         edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
-        fresh = _fresh(reads, extents, way, len(op.axis))
-        tiles = tile_costs(extents[way.row], columns, size, unit, fresh, whole is not None)
+        tiles = tile_costs(extents[way.row], columns, size, unit, _row_lines(state, k, way), whole is not None)
         for (r, width), (cost, sums) in tiles.items():
             costs[way, r, width] = round(cost * (1 + turned + (edge if columns % width else 0.0)), 2), -sums
     return {found: costs[found][0] for found in sorted(costs, key=lambda found: costs[found])}
 
 
-def _fresh(reads: Sequence[Read], extents: Sequence[int], way: Sides, space: int) -> float:
-    """How many elements of the rows a term reads that no other term reads, of each row: 1 of a product of matrices."""
-    within = [1] * space
-    within[way.row] = min(extents[way.row], MOST_ROWS)
-    within += extents[space:]
-    moved = [(read, axes_read(read, extents)) for read in reads]
-    rows = [read for read, axes in moved if way.row in axes and way.lane not in axes]
-    return sum([elements(read, within) for read in rows]) / prod(within)
+def _row_lines(state: State, k: int, way: Sides) -> Callable[[int], float]:
+    """How many lines of the rows, of so many, each term of stage `k` reads that no other term reads."""
+    op = state.stages[k].op
+    extents, size = extents_of(op), element_bytes(op.dtype)
+    space, terms = len(op.axis), extents[len(op.axis) :]
+    rows = [
+        (read, state.stages[source].op.shape)
+        for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset()))
+        for read in found
+        if read.reader == k and way.row in axes_read(read, extents) and way.lane not in axes_read(read, extents)
+    ]
+
+    def count(r: int) -> float:
+        within = [*[r if d == way.row else 1 for d in range(space)], *terms]
+        return sum([lines(read, shape, within, size) for read, shape in rows]) / prod(terms)
+
+    return count
 
 
 def tile_costs(
-    rows: int, columns: int, size: int, unit: VectorUnit, fresh: float = 0.0, whole: bool = False
+    rows: int, columns: int, size: int, unit: VectorUnit, row_lines: Callable[[int], float], whole: bool = False
 ) -> dict[tuple[int, int], tuple[float, int]]:
     """By rows and columns of a tile: time relative to busy multipliers without edges, and how many sums are held.
 
-    Vectors of the panel that find no register beside the sums are read again for each row.  `fresh`: so many elements
-    of each row come from beyond the first cache for each term.  `whole`: as many columns as leave none over, else whole
-    vectors of them.
+    Vectors of the panel that find no register beside the sums are read again for each row.  `row_lines`: how many lines
+    of so many rows come from beyond the first cache for each term.  `whole`: as many columns as leave none over, else
+    whole vectors of them.
     """
     lanes = max(1, unit.bytes // size)
+    far = [ROW_LINE * row_lines(r) for r in range(min(rows, MOST_ROWS) + 1)]
     found = {}
     for width in _divisors(columns, lanes) if whole else _widths(columns, lanes):
         vectors = int(vector_pieces(width, lanes, unit.masks).count)
@@ -129,8 +136,8 @@ def tile_costs(
             waste = -(-rows // r) * r / rows * (-(-columns // width) * vectors * lanes / columns)
             sums = r * vectors
             loads = r + (vectors if sums + vectors < unit.registers else sums)
-            lines = PANEL_LINE * vectors * unit.bytes / LINE_BYTES + ROW_LINE * fresh * r * size / LINE_BYTES
-            found[r, width] = waste * (max(1.0, LATENCY / sums, loads / sums) + lines / sums), sums
+            beyond = PANEL_LINE * vectors * unit.bytes / LINE_BYTES + far[r]
+            found[r, width] = waste * (max(1.0, LATENCY / sums, loads / sums) + beyond / sums), sums
     return found
 
 
