@@ -102,10 +102,10 @@ def shape_costs(
 def _row_lines(state: State, k: int, way: Sides) -> Callable[[int], float]:
     """How many lines of the rows, of so many, each term of stage `k` reads that no other term reads."""
     op = state.stages[k].op
-    extents, size = extents_of(op), element_bytes(op.dtype)
-    space, terms = len(op.axis), extents[len(op.axis) :]
+    extents, space = extents_of(op), len(op.axis)
+    terms = extents[space:]
     rows = [
-        (read, state.stages[source].op.shape)
+        (read, state.stages[source].op)
         for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset()))
         for read in found
         if read.reader == k and way.row in axes_read(read, extents) and way.lane not in axes_read(read, extents)
@@ -113,22 +113,28 @@ def _row_lines(state: State, k: int, way: Sides) -> Callable[[int], float]:
 
     def count(r: int) -> float:
         within = [*[r if d == way.row else 1 for d in range(space)], *terms]
-        return sum([lines(read, shape, within, size) for read, shape in rows]) / prod(terms)
+        found = [lines(read, source.shape, within, element_bytes(source.dtype)) for read, source in rows]
+        return sum(found) / prod(terms)
 
     return count
 
 
 def tile_costs(
-    rows: int, columns: int, size: int, unit: VectorUnit, row_lines: Callable[[int], float], whole: bool = False
+    rows: int,
+    columns: int,
+    size: int,
+    unit: VectorUnit,
+    row_lines: Callable[[int], float] | None = None,
+    whole: bool = False,
 ) -> dict[tuple[int, int], tuple[float, int]]:
     """By rows and columns of a tile: time relative to busy multipliers without edges, and how many sums are held.
 
     Vectors of the panel that find no register beside the sums are read again for each row.  `row_lines`: how many lines
-    of so many rows come from beyond the first cache for each term.  `whole`: as many columns as leave none over, else
-    whole vectors of them.
+    of so many rows come from beyond the first cache for each term; without it all is in there.  `whole`: as many
+    columns as leave none over, else whole vectors of them.
     """
     lanes = max(1, unit.bytes // size)
-    far = [ROW_LINE * row_lines(r) for r in range(min(rows, MOST_ROWS) + 1)]
+    far = {r: ROW_LINE * row_lines(r) for r in range(1, min(rows, MOST_ROWS) + 1)} if row_lines else {}
     found = {}
     for width in _divisors(columns, lanes) if whole else _widths(columns, lanes):
         vectors = int(vector_pieces(width, lanes, unit.masks).count)
@@ -136,7 +142,7 @@ def tile_costs(
             waste = -(-rows // r) * r / rows * (-(-columns // width) * vectors * lanes / columns)
             sums = r * vectors
             loads = r + (vectors if sums + vectors < unit.registers else sums)
-            beyond = PANEL_LINE * vectors * unit.bytes / LINE_BYTES + far[r]
+            beyond = PANEL_LINE * vectors * unit.bytes / LINE_BYTES + far[r] if far else 0.0
             found[r, width] = waste * (max(1.0, LATENCY / sums, loads / sums) + beyond / sums), sums
     return found
 

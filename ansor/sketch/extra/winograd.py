@@ -109,9 +109,7 @@ def tiles_of(state: State, found: Stages, hardware: HardwareParams) -> list[Tile
     costs = {
         Tile(axis, rows, columns, depths): (cost, -sums)
         for axis, extent in along.items()
-        for (rows, columns), (cost, sums) in tile_costs(
-            extent, op.shape[-1], size, unit, row_lines=lambda _: 0.0
-        ).items()
+        for (rows, columns), (cost, sums) in tile_costs(extent, op.shape[-1], size, unit).items()
     }
     return sorted(costs, key=lambda tile: costs[tile])[:SHAPES]
 
