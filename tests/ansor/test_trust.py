@@ -42,9 +42,9 @@ def results(costs: Sequence[float]) -> list[MeasureResult]:
     return [MeasureResult((c,) if c < math.inf else (), ok if c < math.inf else failed, "", 0.0, 0) for c in costs]
 
 
-def drawn_of(model: Any, n: int = 64) -> int:
+def drawn_of(model: Any, n: int = 64, seed: int = 3) -> int:
     """How many programs of a first round are drawn at random."""
-    policy = ansor.SketchPolicy(task(), model, SMALL, seed=3, verbose=0)
+    policy = ansor.SketchPolicy(task(), model, SMALL, seed=seed, verbose=0)
     return sum(thought is None for thought in policy.predicted(policy.ask(n)))
 
 
@@ -84,9 +84,9 @@ def test_old_choices_are_forgotten() -> None:
 
 @pytest.mark.long
 def test_random_scores_choose_next_to_nothing() -> None:
-    """But one program of each sketch, and what is a few by chance."""
+    """But one program of each sketch, and what is a few by chance; in most searches, for chance may agree, too."""
     sketches = len(ansor.SketchPolicy(task(), verbose=0).proposals.sketches)
-    assert drawn_of(BlindModel(0)) >= 64 - sketches - 16
+    assert np.median([drawn_of(BlindModel(0), seed=seed) for seed in range(7)]) >= 64 - sketches - 16
     assert drawn_of(AnalyticalModel()) == 3
 
 
