@@ -183,6 +183,11 @@ def reads_by_producer(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tu
     return tuple(tuple(reads) for reads in found)
 
 
+def reads_by(reader: int, ops: tuple[Operation, ...], inlined: frozenset[int] = frozenset()) -> list[tuple[int, Read]]:
+    """The reads by stage `reader`, each with the stage that it reads, in stage order."""
+    return [(p, r) for p, reads in enumerate(reads_by_producer(ops, inlined)) for r in reads if r.reader == reader]
+
+
 def reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> bool:
     """Whether a read that runs through the shape of its reader meets every element of `shape`."""
     axes = [f.terms[0][0] for f in read.forms if isinstance(f, Affine) and f.const == 0 and len(f.terms) == 1]

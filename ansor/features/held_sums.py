@@ -20,7 +20,7 @@ from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import LoopKey
 from te_lite.nest import Loop, Nest
 from te_lite.overrun import reach_beyond, runs_over
-from te_lite.reads import Affine, Form, reads_by_producer
+from te_lite.reads import Affine, Form, reads_by
 from te_lite.register_tile import (
     MASKED_DTYPES,
     VECTOR_DTYPES,
@@ -248,8 +248,7 @@ def guarded(bounds: Bounds, k: int) -> Value:
 def reads_of(bounds: Bounds, k: int) -> list[BufferAccess]:
     """What stage k reads, in stage order."""
     hidden = frozenset([n for n, s in enumerate(bounds.state.stages) if s.where == INLINED])
-    reads = reads_by_producer(bounds.state.ops, hidden)
-    return [buffer_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
+    return [buffer_access(bounds, p, read.forms) for p, read in reads_by(k, bounds.state.ops, hidden)]
 
 
 def buffer_access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> BufferAccess:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from te_lite.reads import Affine, Form, Read, Unknown, reads_by_producer
+from te_lite.reads import Affine, Form, Read, Unknown, reads_by
 from te_lite.state import State
 
 from ...core.hardware import HardwareParams
@@ -45,13 +45,12 @@ def first_column(state: State, k: int) -> int:
     op = state.stages[k].op
     extents, last = extents_of(op), len(op.axis) - 1
     first = 0
-    for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset())):
+    for source, read in reads_by(k, state.ops):
+        moved = axes_read(read, extents)
+        others = [d + 1 for d in moved if d < last]
+        seen = last not in moved and not any(isinstance(form, Unknown) for form in read.forms)
         shape = state.stages[source].op.shape
-        for read in [read for read in found if read.reader == k]:
-            moved = axes_read(read, extents)
-            others = [d + 1 for d in moved if d < last]
-            seen = last not in moved and not any(isinstance(form, Unknown) for form in read.forms)
-            first = max([first, *(others if seen else [_first_whole(read, shape, extents, last)])])
+        first = max([first, *(others if seen else [_first_whole(read, shape, extents, last)])])
     return first
 
 

@@ -27,7 +27,7 @@ from te_lite.expr import Expr, Load, Reduce, same
 from te_lite.lanes import ceildiv
 from te_lite.mma import GROUP_ROW_BYTES, MMA, Mma
 from te_lite.mma_meaning import product
-from te_lite.reads import Affine, Read, reads_by_producer
+from te_lite.reads import Affine, Read, reads_by
 from te_lite.state import State
 from te_lite.visit import walk
 
@@ -108,7 +108,7 @@ def roles_of(target: Target, state: State, k: int, groups: bool = False, full: b
 
 def _factors(state: State, k: int) -> list[tuple[int, Read]] | None:
     """The two stages that stage `k` reads, each in one way, and how; None where it reads otherwise."""
-    reads = [(p, r) for p, by in enumerate(reads_by_producer(state.ops, frozenset())) for r in by if r.reader == k]
+    reads = reads_by(k, state.ops)
     return reads if len(reads) == 2 and len({p for p, _ in reads}) == 2 else None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from te_lite.reads import reads_by_producer
+from te_lite.reads import reads_by
 from te_lite.replay import replay
 from te_lite.state import INLINED, State
 from te_lite.step import Split, Step
@@ -112,7 +112,7 @@ def _sides(sketch: State, k: int) -> tuple[int, int] | None:
     if undecided != [4] * space + [2] or extents[space] < max(STEPS):
         return None
     hidden = frozenset(n for n, s in enumerate(sketch.stages) if s.where == INLINED)
-    reads = [r for found in reads_by_producer(sketch.ops, hidden) for r in found if r.reader == k]
+    reads = [read for _, read in reads_by(k, sketch.ops, hidden)]
     if len(reads) != 2:
         return None
     column = space - 1

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown
 
+from .padded_shared import axes_of
+
 LINE_BYTES = 64
 MOST_POINTS = 1 << 16
 """Of axes that several indices have in common; of more, each index is counted by itself."""
@@ -41,9 +43,9 @@ def lines(read: Read, shape: Sequence[int], extents: Sequence[int], size: int) -
 
 def _apart(forms: Sequence[Form], extents: Sequence[int]) -> list[tuple[Form, ...]]:
     """`forms` in groups that have no axis in common."""
-    groups: list[tuple[set[int], tuple[Form, ...]]] = []
+    groups: list[tuple[frozenset[int], tuple[Form, ...]]] = []
     for form in forms:
-        axes = _moving(form, extents)
+        axes = axes_of(form, extents)
         together: tuple[Form, ...] = (form,)
         for group in [group for group in groups if group[0] & axes]:
             groups.remove(group)
@@ -57,7 +59,7 @@ def _values(forms: tuple[Form, ...], extents: tuple[int, ...]) -> int:
     """How many values these indices have together."""
     if len(forms) == 1 and _is_separable(forms[0], extents):
         return len(_reached(forms[0], extents))
-    axes = sorted(set().union(*[_moving(form, extents) for form in forms]))
+    axes = sorted(frozenset().union(*[axes_of(form, extents) for form in forms]))
     points = prod([extents[axis] for axis in axes])
     if points > MOST_POINTS:
         return min(points, prod([_values((form,), extents) for form in forms])) if len(forms) > 1 else points
@@ -70,7 +72,7 @@ def _is_separable(form: Form, extents: Sequence[int]) -> bool:
     """No two parts of a sum have an axis in common."""
     match form:
         case Sum(parts=parts):
-            axes = [axis for part in parts for axis in _moving(part, extents)]
+            axes = [axis for part in parts for axis in axes_of(part, extents)]
             return len(axes) == len({*axes}) and all(_is_separable(part, extents) for part in parts)
         case Scaled(part=part) | Quotient(part=part):
             return _is_separable(part, extents)
@@ -97,19 +99,6 @@ def _reached(form: Form, extents: Sequence[int]) -> NDArray[np.int64]:
             return np.unique(reached % divisor if mod else reached // divisor)
         case Unknown():
             raise ValueError("an unknown index has no values")
-
-
-def _moving(form: Form, extents: Sequence[int]) -> set[int]:
-    """The axes longer than 1 that an index depends on."""
-    match form:
-        case Affine(terms=terms):
-            return {axis for axis, _ in terms if extents[axis] > 1}
-        case Sum(parts=parts):
-            return set().union(*[_moving(part, extents) for part in parts])
-        case Scaled(part=part) | Quotient(part=part):
-            return _moving(part, extents)
-        case Unknown():
-            return set()
 
 
 def _at(form: Form, point: Mapping[int, Any]) -> Any:

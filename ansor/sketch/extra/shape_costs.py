@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.reads import reads_by_producer
+from te_lite.reads import reads_by
 from te_lite.register_tile import VectorUnit, vector_pieces
 from te_lite.state import State
 from te_lite.tensor import PlaceholderOp
@@ -56,9 +56,7 @@ def sides(state: State, k: int) -> Iterator[Sides]:
     extents, last = extents_of(op), len(op.axis) - 1
     reads = [
         (source, axes_read(read, extents), [axes_of(form, extents) for form in read.forms])
-        for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset()))
-        for read in found
-        if read.reader == k
+        for source, read in reads_by(k, state.ops)
     ]
     for lane in reversed(range(last + 1)):
         moved = [read for read in reads if lane in read[1]]
@@ -106,9 +104,8 @@ def _row_lines(state: State, k: int, way: Sides) -> Callable[[int], float]:
     terms = extents[space:]
     rows = [
         (read, state.stages[source].op)
-        for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset()))
-        for read in found
-        if read.reader == k and way.row in axes_read(read, extents) and way.lane not in axes_read(read, extents)
+        for source, read in reads_by(k, state.ops)
+        if way.row in axes_read(read, extents) and way.lane not in axes_read(read, extents)
     ]
 
     def count(r: int) -> float:

@@ -28,7 +28,7 @@ from math import gcd, prod
 from operator import itemgetter
 
 from te_lite.expr import Load, Reduce
-from te_lite.reads import Read, reads_by_producer
+from te_lite.reads import Read, reads_by
 from te_lite.schedule import Loop, Schedule, StageHandle
 from te_lite.state import INLINED, Stage, State
 from te_lite.step import RFactor
@@ -84,7 +84,7 @@ def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
     stage = state.stages[k]
     if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1 or len(stage.op.reduce_axis) != 1:
         return None
-    reads = [(p, r) for p, by in enumerate(reads_by_producer(state.ops, frozenset())) for r in by if r.reader == k]
+    reads = reads_by(k, state.ops)
     words = {element_bytes(state.stages[p].op.dtype) for p in (k, *[p for p, _ in reads])} == {WORD}
     if len({p for p, _ in reads}) != 2 or len(reads) != 2 or not words or not _sums(stage.compute.body[0]):
         return None

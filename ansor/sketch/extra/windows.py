@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from te_lite.reads import Read, reads_by_producer
+from te_lite.reads import Read, reads_by
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
 from te_lite.step import ComputeInline
@@ -54,7 +54,7 @@ def tiles(state: State, k: int, lanes: int) -> list[Tile]:
         return []
     extents, last = extents_of(op), len(op.axis) - 1
     window = 1 < prod(extents[last + 1 :]) <= MOST_TERMS and extents[last] % lanes == 0
-    reads = [read for found in reads_by_producer(state.ops, inlined=frozenset()) for read in found if read.reader == k]
+    reads = [read for _, read in reads_by(k, state.ops)]
     if not window or not _moves_alone(state, k, last):
         return []
     lines, line = extents[last - 2] if last > 1 else 1, extents[last - 1]
@@ -91,13 +91,12 @@ def _moves_alone(state: State, k: int, lane: int) -> bool:
     """Every read of stage `k` is along axis `lane` in steps of one element, and that of a line is among the windows."""
     extents = extents_of(state.stages[k].op)
     found = []
-    for source, reads in enumerate(reads_by_producer(state.ops, inlined=frozenset())):
+    for source, read in reads_by(k, state.ops):
         shape = state.stages[source].op.shape
-        for read in [read for read in reads if read.reader == k]:
-            axes = [axes_of(form, extents) for form in read.forms]
-            moved = [d for d, some in enumerate(axes) if lane in some]
-            alone = len(moved) == 1 and axes[moved[0]] == {lane} and prod(shape[moved[0] + 1 :]) == 1
-            found.append((alone, any({lane - 1} < some for some in axes)))
+        axes = [axes_of(form, extents) for form in read.forms]
+        moved = [d for d, some in enumerate(axes) if lane in some]
+        alone = len(moved) == 1 and axes[moved[0]] == {lane} and prod(shape[moved[0] + 1 :]) == 1
+        found.append((alone, any({lane - 1} < some for some in axes)))
     return all(alone for alone, _ in found) and any(overlaps for _, overlaps in found)
 
 
