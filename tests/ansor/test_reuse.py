@@ -16,7 +16,8 @@ from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, re
 from te_lite.topi import benchmarks
 
 Index = tuple[Form, Callable[[Sequence[int]], int]]
-EXTENTS = st.lists(st.integers(1, 5), min_size=3, max_size=3)
+Three = tuple[int, int, int]
+EXTENTS = st.tuples(*[st.integers(1, 5)] * 3)
 
 
 def affine(coefficients: list[int], const: int) -> Index:
@@ -58,20 +59,20 @@ def points(extents: Sequence[int], indices: Sequence[Index]) -> set[tuple[int, .
 
 
 @given(EXTENTS, st.lists(INDEX, min_size=1, max_size=3))
-def test_elements(extents: list[int], indices: list[Index]) -> None:
+def test_elements(extents: Three, indices: list[Index]) -> None:
     assert elements(read_of(indices), extents) == len(points(extents, indices))
 
 
 @given(EXTENTS, st.lists(INDEX, min_size=1, max_size=3))
-def test_more_points_than_are_counted_are_at_least_as_many(extents: list[int], indices: list[Index]) -> None:
+def test_more_points_than_are_counted_are_at_least_as_many(extents: Three, indices: list[Index]) -> None:
     exact, before = len(points(extents, indices)), reuse.MOST_POINTS
     reuse.MOST_POINTS = 0
-    reuse._values.cache_clear()
+    elements.cache_clear()
     try:
         assert exact <= elements(read_of(indices), extents)
     finally:
         reuse.MOST_POINTS = before
-        reuse._values.cache_clear()
+        elements.cache_clear()
 
 
 @given(
@@ -80,15 +81,15 @@ def test_more_points_than_are_counted_are_at_least_as_many(extents: list[int], i
     st.sampled_from([(1, 64), (4, 16), (8, 8)]),
     st.booleans(),
 )
-def test_lines(extents: list[int], coefficients: list[list[int]], sizes: tuple[int, int], short: bool) -> None:
+def test_lines(extents: Three, coefficients: list[list[int]], sizes: tuple[int, int], short: bool) -> None:
     """Of arrays whose rows begin with a line; with `short` in several dimensions that hold a line together."""
     size, in_line = sizes
     indices = [affine(c, 0) for c in coefficients]
     most = [max(p) + 1 for p in zip(*points(extents, indices), strict=True)]
-    shape = [*most[:-1], -(-most[-1] // in_line) * in_line]
+    shape = (*most[:-1], -(-most[-1] // in_line) * in_line)
     if short:
         indices.append(affine([0, 0, 0], 0))
-        shape.append(1)
+        shape = (*shape, 1)
     strides = [1]
     for extent in reversed(shape[1:]):
         strides.insert(0, strides[0] * extent)
@@ -102,9 +103,9 @@ def test_pixels_of_joined_axes_share_windows() -> None:
     joined = with_axes_joined(state, 3, 1, 2)
     assert joined is not None
     (read,) = [read for read in reads_by_producer(joined.state.ops, frozenset())[1] if read.reader == 3]
-    assert elements(read, [1, 10, 1, 3, 3, 8]) == (3 * 9 + 5) * 8
+    assert elements(read, (1, 10, 1, 3, 3, 8)) == (3 * 9 + 5) * 8
 
 
 def test_unknown_indices_touch_another_element_each_time() -> None:
     read = Read(1, (Affine(((0, 1),), 0), Unknown()), backward=False)
-    assert elements(read, [3, 4]) == lines(read, [3, 100], [3, 4], 4) == 12
+    assert elements(read, (3, 4)) == lines(read, (3, 100), (3, 4), 4) == 12

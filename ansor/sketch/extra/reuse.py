@@ -19,17 +19,19 @@ MOST_POINTS = 1 << 16
 """Of axes that several indices have in common; of more, each index is counted by itself."""
 
 
-def elements(read: Read, extents: Sequence[int]) -> int:
+@lru_cache(maxsize=4096)
+def elements(read: Read, extents: tuple[int, ...]) -> int:
     """How many elements a stage reads while its axes, spatial first, run through `extents`.
 
     Where an index is unknown, every turn is taken to read another one.
     """
     if any(isinstance(form, Unknown) for form in read.forms):
         return prod(extents)
-    return prod([_values(forms, tuple(extents)) for forms in _apart(read.forms, extents)])
+    return prod([_values(forms, extents) for forms in _apart(read.forms, extents)])
 
 
-def lines(read: Read, shape: Sequence[int], extents: Sequence[int], size: int) -> int:
+@lru_cache(maxsize=4096)
+def lines(read: Read, shape: tuple[int, ...], extents: tuple[int, ...], size: int) -> int:
     """How many lines hold these elements, of `size` bytes each, of an array of such a shape; rows begin with a line."""
     if not read.forms or any(isinstance(form, Unknown) for form in read.forms):
         return elements(read, extents)
@@ -54,7 +56,6 @@ def _apart(forms: Sequence[Form], extents: Sequence[int]) -> list[tuple[Form, ..
     return [together for _, together in groups]
 
 
-@lru_cache(maxsize=4096)
 def _values(forms: tuple[Form, ...], extents: tuple[int, ...]) -> int:
     """How many values these indices have together."""
     if len(forms) == 1 and _is_separable(forms[0], extents):

@@ -109,7 +109,7 @@ def _row_lines(state: State, k: int, way: Sides) -> Callable[[int], float]:
     ]
 
     def count(r: int) -> float:
-        within = [*[r if d == way.row else 1 for d in range(space)], *terms]
+        within = (*[r if d == way.row else 1 for d in range(space)], *terms)
         found = [lines(read, source.shape, within, element_bytes(source.dtype)) for read, source in rows]
         return sum(found) / prod(terms)
 

@@ -83,7 +83,7 @@ def _loads(tile: Tile, reads: Sequence[Read], extents: Sequence[int], lane: int)
     space = [1] * (lane + 1)
     space[max(lane - 2, 0)] = tile.lines
     space[lane - 1] = tile.outputs
-    within = [*space, *extents[lane + 1 :]]
+    within = (*space, *extents[lane + 1 :])
     return sum([elements(read, within) for read in reads])
 
 
