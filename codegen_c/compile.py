@@ -32,6 +32,7 @@ FLAGS = (
     "-fno-tree-loop-if-convert",
     "-std=gnu11", "-fPIC", "-shared", "-w",
 )  # fmt: skip
+OBJECT_FLAGS = (*[flag for flag in FLAGS if flag != "-shared"], "-c")
 PROCESSOR_FLAGS = ("-mno-avx512fp16", "-mprefer-vector-width=512")
 """Of AVX512-FP16 gcc 12 and 13 write masked moves that the assembler refuses ("unsupported masking for vmovsh").  Loops
 over the lanes of a vector (`functions.py`) become as wide as the vectors of the program: left to itself, gcc halves
@@ -111,6 +112,17 @@ def library_path(source: str, timeout: float | None = None, flags: Sequence[str]
     when the library cannot be written.
     """
     return compiled(source, flags, ".so", ("-lm",), "the program", timeout)
+
+
+def object_code(source: str, name: str = "program", flags: Sequence[str] = OBJECT_FLAGS) -> bytes:
+    """The object file of a C source; equal sources are compiled once.  `name` is for the error.
+
+    Raises CompileError with the compiler's first complaint.  Threads may compile side by side.
+    """
+    code = read_sealed(compiled(source, flags, ".o", (), f"kernel {name}"))
+    require(code is not None, CompileError, f"kernel {name}", "its stored object file was changed while it was read")
+    assert code is not None
+    return code
 
 
 def compiled(

@@ -18,18 +18,16 @@ from pathlib import Path
 
 from ansor.core.private_files import read_sealed, write_sealed
 from te_lite.c_text import BYTES
-from te_lite.errors import require
 from te_lite.expr import BufferLoad, Expr
 from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, allocated, bodies, map_exprs, with_bodies
 from te_lite.visit import transform
 
-from .compile import FLAGS, build_folder, compiled, compiler_facts, run_compiler, stored_path
-from .errors import CompileError
+from .compile import build_folder, compiler_facts, run_compiler, stored_path
 from .host import Options, host_options
+from .team import team_objects
 
 RUN, SECONDS = "network_run", "network_seconds"
-OBJECT_FLAGS = (*[f for f in FLAGS if f != "-shared"], "-c")
-_LINK_FLAGS = ("-shared", "-fopenmp", "-Wl,-Bsymbolic", "-Wl,-z,defs")
+_LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 
 
 @dataclass(frozen=True)
@@ -116,36 +114,27 @@ _TAIL = (
 )
 
 
-def object_code(source: str, name: str = "program", flags: Sequence[str] = OBJECT_FLAGS) -> bytes:
-    """The object file of a C source; equal sources are compiled once.  `name` is for the error.
-
-    Raises CompileError with the compiler's first complaint.  Threads may compile side by side.
-    """
-    code = read_sealed(compiled(source, flags, ".o", (), f"kernel {name}"))
-    require(code is not None, CompileError, f"kernel {name}", "its stored object file was changed while it was read")
-    assert code is not None
-    return code
-
-
 def link(objects: Mapping[str, bytes]) -> bytes:
-    """The shared library of object files by name; equal ones are linked once.
+    """The shared library of object files by name, with threads for their loops; equal ones are linked once.
 
     Raises CompileError when a name is defined twice or missing.
     """
-    parts = [b"link", *map(str.encode, (*_LINK_FLAGS, *compiler_facts()))]
+    team = team_objects()
+    objects, flags = {**objects, **team}, (*_LINK_FLAGS, "-pthread" if team else "-fopenmp")
+    parts = [b"link", *map(str.encode, (*flags, *compiler_facts()))]
     parts += [part for name, code in objects.items() for part in (name.encode(), hashlib.sha256(code).digest())]
     path = stored_path(b"\0".join(parts), ".linked")
     known = read_sealed(path)
-    return _link(objects, path) if known is None else known
+    return _link(objects, flags, path) if known is None else known
 
 
-def _link(objects: Mapping[str, bytes], path: Path) -> bytes:
+def _link(objects: Mapping[str, bytes], flags: Sequence[str], path: Path) -> bytes:
     with build_folder() as build:
         files = [build / f"{name}.o" for name in objects]
         for file, code in zip(files, objects.values(), strict=True):
             file.write_bytes(code)
         out = build / "network.so"
-        run_compiler([*_LINK_FLAGS, *map(str, files), "-o", str(out), "-lm"], "to link the library", build)
+        run_compiler([*flags, *map(str, files), "-o", str(out), "-lm"], "to link the library", build)
         write_sealed(path, made := out.read_bytes())
         return made
 

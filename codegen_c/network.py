@@ -16,12 +16,11 @@ from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from .compile import compiler_facts, store_path
+from .compile import OBJECT_FLAGS, compiler_facts, object_code, store_path
 from .emit import emit, refuse_threads
 from .errors import CompileError
 from .host import check_machine, host_options, machine_facts
 from .library import (
-    OBJECT_FLAGS,
     RUN,
     SECONDS,
     KernelCall,
@@ -30,7 +29,6 @@ from .library import (
     hoist_scratch,
     library_file,
     link,
-    object_code,
 )
 from .openmp import open_library
 from .processor import flags_for, options_for

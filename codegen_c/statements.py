@@ -204,7 +204,7 @@ class Emitter:
         self.parallel = False
 
     def shared_loop(self, s: For, shared: str) -> None:
-        self.out.line(f"#pragma omp for{shared}")
+        self.out.line(f"#pragma omp for{shared} nowait")
         self.loop_text(s)
 
     # ----------------------------------------------------------------------------------------------- storage

@@ -12,6 +12,7 @@ import pytest
 import te_lite as te
 from ansor.core.private_files import read_sealed
 from codegen_c import CompileError, Options, emit
+from codegen_c.compile import object_code
 from codegen_c.library import (
     KernelCall,
     Pointer,
@@ -19,7 +20,6 @@ from codegen_c.library import (
     hoist_scratch,
     library_file,
     link,
-    object_code,
 )
 from te_lite import topi
 from te_lite.replay import apply

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from codegen_c import compile as driver
+from codegen_c.compile import object_code
 from codegen_c.errors import CompileError
-from codegen_c.library import library_file, link, object_code
+from codegen_c.library import library_file, link
 
 SOURCE = "int answer(void) { return 42; }"
 OTHER = "int answer(void) { return 13; }"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from codegen_c.library import OBJECT_FLAGS
+from codegen_c.compile import OBJECT_FLAGS
 from tests.amount import WHOLE
 from tests.compiled_soon import soon
 
