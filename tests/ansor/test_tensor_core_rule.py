@@ -21,8 +21,8 @@ from ansor.evolve.neighbours import neighbours
 from ansor.features import INDEX, extract, state_features
 from ansor.measure.check import accepted_values, mismatch, poison
 from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.padded_shared import extents_of
 from ansor.sketch.extra.product_roles import roles_of
+from ansor.sketch.extra.read_axes import extents_of
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix

@@ -40,9 +40,9 @@ from te_lite.visit import walk
 from ...core.hardware import HardwareParams
 from ..predicates import elementwise_reader
 from ..rule import SketchContext
-from .padded_shared import extents_of
 from .product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
 from .product_roles import Roles, roles_of
+from .read_axes import extents_of
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
 LONGEST_TURN = 256

@@ -24,7 +24,7 @@ from ..rule import SketchContext
 from .joined_rows import LEAST_GAIN, Joined, OfJoinedAxes, with_axes_joined
 from .micro_kernel import SHAPES, Shape, shapes
 from .own_stages import cpu_sketches
-from .padded_shared import axes_of, axes_read, extents_of
+from .read_axes import axes_of, axes_read, extents_of
 from .shape_costs import shape_costs
 
 

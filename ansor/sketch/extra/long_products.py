@@ -23,7 +23,7 @@ from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .micro_kernel import SHAPES, Shape, in_parts, rows_packed, shapes, with_panels
 from .own_stages import cpu_sketches, with_reader
-from .padded_shared import extents_of
+from .read_axes import extents_of
 from .tiled_input import tiled_input
 
 TERMS = 1024

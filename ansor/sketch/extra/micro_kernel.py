@@ -35,8 +35,8 @@ from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .own_stages import cpu_sketches, with_reader
 from .packed_read import panels
-from .padded_shared import extents_of
 from .padding import padded, paddings
+from .read_axes import extents_of
 from .shape_costs import Sides, shape_costs
 from .tiled_input import TiledInput, in_tiles, tiled_input
 

@@ -27,7 +27,7 @@ from ..generate import ordinary_sketches
 from ..predicates import needs_tiling
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
-from .padded_shared import axes_of, extents_of
+from .read_axes import axes_of, extents_of
 
 SHORTEST_ROW_BYTES = 512
 

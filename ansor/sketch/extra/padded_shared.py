@@ -7,47 +7,19 @@ bytes each into all 32 banks, and keep 16-byte accesses aligned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, reads_by_producer
+from te_lite.reads import reads_by_producer
 from te_lite.replay import apply
 from te_lite.state import ATTACHED, INLINED, State
 from te_lite.step import StorageAlign
-from te_lite.tensor import Operation
 
 from ..predicates import has_rfactor
 from ..shared_memory import element_bytes
+from .read_axes import axes_of, extents_of
 
 BANK_BYTES = 128
 PAD_BYTES = 16
-
-
-def extents_of(op: Operation) -> list[int]:
-    """The extents of the axes of a stage, spatial first; 2 stands for one that varies."""
-    return [v.extent if isinstance(v.extent, int) else 2 for v in (*op.axis, *op.reduce_axis)]
-
-
-def axes_of(form: Form, extents: Sequence[int]) -> frozenset[int]:
-    """The numbers of the reader's axes (of these extents) that an index depends on; empty for an unknown index.
-
-    An axis that is divided by its extent or more (`f // channels` with one group) does not count.
-    """
-    match form:
-        case Affine(terms=terms):
-            return frozenset([axis for axis, _ in terms if extents[axis] > 1])
-        case Sum(parts=parts):
-            return frozenset().union(*[axes_of(p, extents) for p in parts])
-        case Quotient(part=Affine(terms=((axis, 1),), const=0), divisor=divisor, mod=False) if extents[axis] <= divisor:
-            return frozenset()
-        case Scaled(part=part) | Quotient(part=part):
-            return axes_of(part, extents)
-        case _:
-            return frozenset()
-
-
-def axes_read(read: Read, extents: Sequence[int]) -> frozenset[int]:
-    """The axes, of these extents, that a read depends on."""
-    return frozenset().union(*[axes_of(form, extents) for form in read.forms])
 
 
 def strided_axis(state: State, k: int) -> int | None:

@@ -33,7 +33,7 @@ from te_lite.visit import walk
 
 from ...core.target import ELEMENTS, Target
 from ..predicates import is_untouched
-from .padded_shared import axes_read, extents_of
+from .read_axes import axes_read, extents_of
 
 FEWEST_ROWS = 5
 """Of an axis that is rows where neither order of the factors fills a tile; most of it is empty then, and still fast."""

@@ -25,8 +25,8 @@ from te_lite.step import Split, Step
 from ..predicates import split_steps
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
-from .padded_shared import axes_read, extents_of
 from .product_roles import roles_of, sides_of
+from .read_axes import axes_read, extents_of
 from .tile_cost import PIECE, Product, Tile, cycles
 
 STEPS = (16, 8)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown
 
-from .padded_shared import axes_of
+from .read_axes import axes_of
 
 LINE_BYTES = 64
 MOST_POINTS = 1 << 16

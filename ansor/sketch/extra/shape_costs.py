@@ -21,7 +21,7 @@ from te_lite.tensor import PlaceholderOp
 from ...core.hardware import HardwareParams
 from ..predicates import NO_SPLIT, named_axes
 from ..shared_memory import element_bytes
-from .padded_shared import axes_of, axes_read, extents_of
+from .read_axes import axes_of, axes_read, extents_of
 from .reuse import LINE_BYTES, lines
 
 MOST_VECTORS, MOST_ROWS = 4, 14

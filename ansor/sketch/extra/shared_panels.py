@@ -38,7 +38,7 @@ from .micro_kernel import (
     tiled_output,
 )
 from .own_stages import cpu_sketches, with_reader
-from .padded_shared import extents_of
+from .read_axes import extents_of
 from .tiled_input import TiledInput, in_tiles, tiled_input
 
 PANEL_ROWS = 8

@@ -30,7 +30,7 @@ from ..predicates import THREAD, elementwise_reader, has_rfactor, is_untouched
 from ..rule import SketchContext, SketchRule
 from ..shared_memory import element_bytes
 from .own_stages import PartsOverBlocks, rules_around
-from .padded_shared import axes_of, axes_read
+from .read_axes import axes_of, axes_read
 from .split_reduction import NOMINAL_SMS, derive
 
 BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"

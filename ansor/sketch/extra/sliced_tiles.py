@@ -38,8 +38,9 @@ from ..predicates import consumers, elementwise_reader, is_untouched
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .own_stages import PartsOverBlocks, rules_around
-from .padded_shared import BANK_BYTES, PAD_BYTES, axes_read, extents_of
+from .padded_shared import BANK_BYTES, PAD_BYTES
 from .product_roles import Factor, factor_of, roles_of, sides_of
+from .read_axes import axes_read, extents_of
 from .split_reduction import derive, is_part_of_split
 from .tile_cost import MOST_THREADS, PIECE, WORD, Product, Tile, cycles, in_squares, shared_words
 

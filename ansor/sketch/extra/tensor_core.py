@@ -43,9 +43,9 @@ from te_lite.tensor import Tensor
 from ..predicates import elementwise_reader
 from ..rule import SketchContext, SketchRule
 from .own_stages import PartsOverBlocks, rules_around
-from .padded_shared import extents_of
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
 from .product_roles import Factor, Roles, joinable, roles_of, terms_of_groups
+from .read_axes import extents_of
 from .split_reduction import NOMINAL_SMS, derive, is_part_of_split
 
 LINES, SHORT = (2, 4, 8), 64

@@ -27,8 +27,8 @@ from ...core.schedule_primitives import annotate, compute_at, reorder, split
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .own_stages import cpu_sketches, with_reader
-from .padded_shared import axes_of, extents_of
 from .padding import paddings
+from .read_axes import axes_of, extents_of
 from .reuse import elements
 from .shape_costs import has_fixed_axes
 
