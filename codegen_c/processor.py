@@ -52,7 +52,7 @@ def options_for(target: str) -> Options:
     if flag == NATIVE:
         return host_options()
     check_processor(target)
-    macros = _macros(compiler_command(), flag)
+    macros = macros_of(compiler_command(), flag)
     family = next((family for family, macro in _FAMILIES.items() if macro in macros), "sse")
     return replace(PROCESSORS[family], num_threads=host_options().num_threads)
 
@@ -62,7 +62,7 @@ def check_processor(target: str) -> None:
     flag, command = processor_flag(target), compiler_command()
     if flag == NATIVE:
         return
-    missing = _instructions(_macros(command, flag)) - _instructions(_macros(command, NATIVE))
+    missing = _instructions(macros_of(command, flag)) - _instructions(macros_of(command, NATIVE))
     law = "this processor lacks instructions of the one that the target names"
     require(not missing, CompileError, f"target {target!r}", law, missing=", ".join(sorted(missing)[:8]))
 
@@ -72,7 +72,7 @@ def _instructions(macros: frozenset[str]) -> set[str]:
 
 
 @lru_cache(maxsize=32)
-def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
+def macros_of(command: tuple[str, ...], flag: str) -> frozenset[str]:
     """The macros that the compiler defines for a processor.  Raises CompileError for one that it does not know."""
     try:
         done = run_command([*command, flag, "-dM", "-E", "-x", "c", "/dev/null"], ANSWER_SECONDS)

@@ -5,11 +5,14 @@
    nobody waits for it.  OpenMP's own library waits for every thread, also for those that have not begun: beside other
    processes that is milliseconds in each kernel of a network.
 
-   A region is one loop, with nothing behind it that waits for the other threads: that is all the emitter writes.  Of
-   anything else the linker misses a name.  A caller whose library is in use by another one computes by itself. */
+   A region is one loop that counts up, with nothing behind it that waits for the other threads: that is all the emitter
+   writes.  Of what waits the linker misses a name, of other loops the program ends.  A caller whose library is in use by
+   another one computes by itself.  Threads run where, and with the priority that, the caller did for whom they were
+   started; they end when nothing was to be done for a while, for every network has its own. */
 #define _GNU_SOURCE
-#include <linux/futex.h>
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +23,13 @@
 #include <unistd.h>
 
 #define APART _Alignas(64) /* in a cache line of its own */
+#ifndef IDLE_SECONDS
+#define IDLE_SECONDS 10
+#endif
 
+enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 }; /* of <linux/futex.h>, which is not everywhere */
 enum { UNKNOWN, BEING_SET, KNOWN };
+enum { MOST_THREADS = 4096, LOOKS = 1000 };
 
 typedef struct {
   void (*body)(void *);
@@ -42,7 +50,8 @@ static long spins;
 static uint32_t usual_threads;
 
 static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER; /* what follows, by the caller whose region it is */
-static uint32_t started; /* threads beside callers */
+static uint32_t started;                      /* threads beside callers */
+static uint32_t possible = MOST_THREADS - 1; /* of them, as far as is known */
 static Region *region;
 static APART _Atomic int32_t untaken; /* shares that nobody has taken; below 0, too */
 static Place regions;              /* how many there have been */
@@ -52,6 +61,12 @@ static _Thread_local Region *mine;
 static _Thread_local uint32_t number;
 static _Thread_local bool asked; /* for turns of the region's loop, in this share */
 
+static void require(bool held, const char *otherwise) {
+  if (held) return;
+  fprintf(stderr, "team: %s\n", otherwise);
+  abort();
+}
+
 static void look_again(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -60,13 +75,16 @@ static void look_again(void) {
 #endif
 }
 
-/* Until the word of `place` is no longer `old`. */
-static void await_change(Place *place, uint32_t old) {
+/* Wait until the word of `place` is no longer `old`; false where that takes longer than `patience`, if there is one. */
+static bool await_change(Place *place, uint32_t old, const struct timespec *patience) {
   for (long k = 0; k < spins; ++k, look_again())
-    if (atomic_load_explicit(&place->word, memory_order_acquire) != old) return;
+    if (atomic_load_explicit(&place->word, memory_order_acquire) != old) return true;
   atomic_fetch_add(&place->sleepers, 1);
-  while (atomic_load(&place->word) == old) syscall(SYS_futex, &place->word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+  bool late = false;
+  while (atomic_load(&place->word) == old && !late)
+    late = syscall(SYS_futex, &place->word, FUTEX_WAIT_PRIVATE, old, patience, NULL, 0) && errno == ETIMEDOUT;
   atomic_fetch_sub(&place->sleepers, 1);
+  return !late;
 }
 
 static void wake(Place *place, uint32_t count) {
@@ -92,19 +110,27 @@ static bool take_share(void) {
   return true;
 }
 
+/* A thread that has waited for long ends, unless somebody has a region just now. */
 static void *work(void *unused) {
+  const struct timespec patience = {.tv_sec = IDLE_SECONDS};
   for (;;) {
     uint32_t seen = atomic_load(&regions.word);
     while (take_share()) {}
-    await_change(&regions, seen);
+    if (!await_change(&regions, seen, &patience) && !pthread_mutex_trylock(&in_use)) break;
   }
+  --started;
+  pthread_mutex_unlock(&in_use);
   return unused;
 }
 
 /* Threads for `shares` shares, as many as the system gives: a caller does what they do not. */
 static void start(uint32_t shares) {
   pthread_t thread;
-  while (started + 1 < shares && !pthread_create(&thread, NULL, work, NULL)) {
+  while (started + 1 < shares && started < possible) {
+    if (pthread_create(&thread, NULL, work, NULL)) {
+      possible = started;
+      return;
+    }
     pthread_detach(thread);
     ++started;
   }
@@ -118,11 +144,11 @@ static void run_together(Region *r) {
   atomic_fetch_add(&regions.word, 1);
   wake(&regions, r->shares - 1);
   while (take_share()) {}
-  for (uint32_t still; (still = atomic_load(&left.word));) await_change(&left, still);
+  for (uint32_t still; (still = atomic_load(&left.word));) await_change(&left, still, NULL);
 }
 
 static void run(Region *r, unsigned threads) {
-  r->shares = threads ? threads : usual_threads;
+  r->shares = !threads ? usual_threads : threads < MOST_THREADS ? threads : MOST_THREADS;
   if (r->shares > 1 && !mine && !pthread_mutex_trylock(&in_use)) {
     run_together(r);
     pthread_mutex_unlock(&in_use);
@@ -151,6 +177,7 @@ void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned 
 /* A region that is nothing but a loop whose turns are asked for. */
 void GOMP_parallel_loop_dynamic(void (*body)(void *), void *data, unsigned threads, long first, long end, long step,
                                 long turns, unsigned flags) {
+  require(step > 0, "a loop that counts down");
   run(&(Region){.body = body, .data = data, .end = end, .step = step * turns, .loop = KNOWN, .turn = first}, threads);
 }
 
@@ -158,10 +185,8 @@ bool GOMP_loop_dynamic_next(long *first, long *end) { return next_turns(mine, fi
 
 /* Such a loop inside a region; whoever comes first sets it up. */
 bool GOMP_loop_dynamic_start(long first, long end, long step, long turns, long *from, long *to) {
-  if (asked) {
-    fprintf(stderr, "team: a parallel region with two loops\n");
-    abort();
-  }
+  require(mine && !asked, "a loop that is not the only one of its parallel region");
+  require(step > 0, "a loop that counts down");
   asked = true;
   int loop = UNKNOWN;
   if (atomic_compare_exchange_strong(&mine->loop, &loop, BEING_SET)) {
@@ -169,7 +194,8 @@ bool GOMP_loop_dynamic_start(long first, long end, long step, long turns, long *
     atomic_store(&mine->turn, first);
     atomic_store(&mine->loop, KNOWN);
   }
-  while (atomic_load(&mine->loop) != KNOWN) look_again();
+  for (long k = 1; atomic_load(&mine->loop) != KNOWN; ++k, look_again())
+    if (k % LOOKS == 0) sched_yield();
   return next_turns(mine, from, to);
 }
 
@@ -198,12 +224,18 @@ static long environment(const char *name, long usual) {
   return end == text || value < 0 ? usual : value;
 }
 
-/* As OpenMP's library reads them (codegen_c/openmp.py sets those that are not set). */
+static long processors(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+}
+
+/* Much as OpenMP's library reads them; codegen_c/openmp.py sets those that are not set. */
 __attribute__((constructor)) static void begin(void) {
   const char *policy = getenv("OMP_WAIT_POLICY");
   bool passive = policy && !strcasecmp(policy, "passive"), active = policy && !strcasecmp(policy, "active");
-  spins = environment("GOMP_SPINCOUNT", passive ? 0 : active ? 30000000000 : 300000);
-  long threads = environment("OMP_NUM_THREADS", sysconf(_SC_NPROCESSORS_ONLN));
-  usual_threads = threads < 1 ? 1 : threads > 4096 ? 4096 : (uint32_t)threads;
+  spins = environment("GOMP_SPINCOUNT", passive ? 0 : active ? 3000 * LOOKS : 300 * LOOKS);
+  long threads = environment("OMP_NUM_THREADS", 0);
+  if (!threads) threads = processors();
+  usual_threads = threads < 1 ? 1 : threads < MOST_THREADS ? (uint32_t)threads : MOST_THREADS;
   pthread_atfork(NULL, NULL, begin_anew);
 }

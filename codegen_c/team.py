@@ -7,16 +7,15 @@ come to it.  With those of team.c whoever is there does the work (docs/measuring
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
-from ansor.core.command import ANSWER_SECONDS, Unfinished, run_command
-
 from .compile import OBJECT_FLAGS, compiler_command, object_code
-from .errors import CompileError
+from .processor import NATIVE, macros_of
 
 SOURCE = Path(__file__).parent / "team.c"
-NAME = "team"
+NAME = "threads.team"
+"""No kernel has such a name."""
+_OTHERS = {"__clang__", "__INTEL_COMPILER", "__NVCOMPILER", "__PGI"}
 _FLAGS = (*[flag for flag in OBJECT_FLAGS if flag != "-fopenmp"], "-fvisibility=hidden")
 
 
@@ -25,15 +24,10 @@ def team_objects() -> Mapping[str, bytes]:
 
     Raises CompileError.
     """
-    return {NAME: object_code(SOURCE.read_text(), NAME, _FLAGS)} if is_gcc(compiler_command()) else {}
+    return {NAME: object_code(SOURCE.read_text(), "team", _FLAGS)} if is_gcc(compiler_command()) else {}
 
 
-@lru_cache(maxsize=8)
 def is_gcc(command: tuple[str, ...]) -> bool:
-    """Whether the compiler is gcc for Linux, and none that only says so."""
-    try:
-        said = run_command([*command, "-dM", "-E", "-x", "c", "/dev/null"], ANSWER_SECONDS).stdout
-    except Unfinished as e:
-        raise CompileError(f"C compiler: {' '.join(command)} -dM -E {e}") from e
-    macros = {line.split()[1] for line in said.splitlines() if line.startswith("#define ")}
-    return {"__GNUC__", "__linux__"} <= macros and not macros & {"__clang__", "__INTEL_COMPILER"}
+    """Whether the compiler is gcc for Linux, and none that only says so.  Raises CompileError."""
+    macros = macros_of(command, NATIVE)
+    return {"__GNUC__", "__linux__"} <= macros and not macros & _OTHERS

@@ -53,11 +53,11 @@ def test_its_macros_say_what_it_can_do(
     theirs: tuple[str, ...], family: str, bytes_: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = frozenset((*theirs, "__FMA__"))
-    monkeypatch.setattr(processor, "_macros", lambda command, flag: own if flag == NATIVE else frozenset(theirs))
+    monkeypatch.setattr(processor, "macros_of", lambda command, flag: own if flag == NATIVE else frozenset(theirs))
     found = options_for("c -march=made_up")
     assert (found.vector_bytes, found.masks) == (bytes_, family == "avx512vl")
     assert options_for("c") == host_options()
-    monkeypatch.setattr(processor, "_macros", lambda command, flag: frozenset(theirs) if flag == NATIVE else own)
+    monkeypatch.setattr(processor, "macros_of", lambda command, flag: frozenset(theirs) if flag == NATIVE else own)
     with pytest.raises(CompileError, match=r"this processor lacks instructions .*__FMA__"):
         options_for("c -march=made_up")
 
