@@ -20,16 +20,7 @@ from .compile import OBJECT_FLAGS, compiler_facts, object_code, store_path
 from .emit import emit, refuse_threads
 from .errors import CompileError
 from .host import check_machine, host_options, machine_facts
-from .library import (
-    RUN,
-    SECONDS,
-    KernelCall,
-    Pointer,
-    driver_source,
-    hoist_scratch,
-    library_file,
-    link,
-)
+from .library import RUN, SECONDS, KernelCall, Pointer, driver_source, hoist_scratch, library_file, link
 from .openmp import open_library
 from .processor import flags_for, options_for
 

@@ -7,8 +7,8 @@
 
    A region is one loop that counts up, with nothing behind it that waits for the other threads: that is all the emitter
    writes.  Of what waits the linker misses a name, of other loops the program ends.  A caller whose library is in use by
-   another one computes by itself.  Threads run where, and with the priority that, the caller did for whom they were
-   started; they end when nothing was to be done for a while, for every network has its own. */
+   another one computes by itself.  Every network has its own threads; they have the processors and the priority of the
+   caller for whom they were started, and end when there was nothing to do for a while. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -50,12 +50,12 @@ static long spins;
 static uint32_t usual_threads;
 
 static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER; /* what follows, by the caller whose region it is */
-static uint32_t started;                      /* threads beside callers */
+static uint32_t started;                     /* threads beside callers */
 static uint32_t possible = MOST_THREADS - 1; /* of them, as far as is known */
 static Region *region;
 static APART _Atomic int32_t untaken; /* shares that nobody has taken; below 0, too */
-static Place regions;              /* how many there have been */
-static Place left;                 /* shares that are not done */
+static Place regions;                 /* how many there have been */
+static Place left;                    /* shares that are not done */
 
 static _Thread_local Region *mine;
 static _Thread_local uint32_t number;
