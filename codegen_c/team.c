@@ -29,7 +29,7 @@
 
 enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 }; /* of <linux/futex.h>, which is not everywhere */
 enum { UNKNOWN, BEING_SET, KNOWN };
-enum { MOST_THREADS = 4096, LOOKS = 1000 };
+enum { MOST_THREADS = 4096 };
 
 typedef struct {
   void (*body)(void *);
@@ -195,7 +195,7 @@ bool GOMP_loop_dynamic_start(long first, long end, long step, long turns, long *
     atomic_store(&mine->loop, KNOWN);
   }
   for (long k = 1; atomic_load(&mine->loop) != KNOWN; ++k, look_again())
-    if (k % LOOKS == 0) sched_yield();
+    if (k % 1000 == 0) sched_yield();
   return next_turns(mine, from, to);
 }
 
@@ -233,7 +233,7 @@ static long processors(void) {
 __attribute__((constructor)) static void begin(void) {
   const char *policy = getenv("OMP_WAIT_POLICY");
   bool passive = policy && !strcasecmp(policy, "passive"), active = policy && !strcasecmp(policy, "active");
-  spins = environment("GOMP_SPINCOUNT", passive ? 0 : active ? 3000 * LOOKS : 300 * LOOKS);
+  spins = environment("GOMP_SPINCOUNT", passive ? 0 : active ? 3000000 : 300000);
   long threads = environment("OMP_NUM_THREADS", 0);
   if (!threads) threads = processors();
   usual_threads = threads < 1 ? 1 : threads < MOST_THREADS ? (uint32_t)threads : MOST_THREADS;

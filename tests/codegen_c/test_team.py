@@ -107,7 +107,7 @@ def team(request: pytest.FixtureRequest) -> ctypes.CDLL:
     """The loops, with so many threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", f"{request.param}")
-        opened = loaded(library(label=f"for_{request.param}_{os.getpid()}"))
+        opened = loaded(library(label=f"for_{request.param}"))
     before = tasks()
     check(opened, 1)
     opened.threads = request.param
@@ -281,7 +281,7 @@ def test_threads_of_networks_that_are_not_used_end(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("codegen_c.team._FLAGS", (*team_module._FLAGS, "-DIDLE_SECONDS=0"))
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     before = tasks()
-    opened = [loaded(library(label=f"idle_{k}_{os.getpid()}")) for k in range(3)]
+    opened = [loaded(library(label=f"idle_{k}")) for k in range(3)]
     for _ in range(5):
         for each in opened:
             check(each, 100)
