@@ -47,6 +47,10 @@ class CExecutor(HostMemory):
         """As of HostMemory, and nothing more: the arrays of `array` are those of the memory that was used before."""
         self._pointers[storage] = address
 
+    def point_arena(self, address: int) -> None:
+        super().point_arena(address)
+        self._arena = address
+
     def run(self, stream: int | None = None) -> None:
         self._run(0, len(self.plan.steps), self._arena, self._pointers)
 

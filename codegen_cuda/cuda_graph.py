@@ -1,7 +1,8 @@
 """Launches recorded once and replayed as one: CUDA graphs, through the driver's own functions.
 
 PyCUDA has no graphs, so the few functions that are needed are called through ctypes; streams, modules and memory stay
-PyCUDA's.  A replay costs one call, and kernels inside follow each other within about a microsecond.
+PyCUDA's.  A replay costs one call, and kernels inside follow each other within about a microsecond.  What a recorded
+kernel is called with can be exchanged, for all launches to come.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from te_lite.errors import require
 
 from .early_launch import begin_early
 from .errors import DeviceError
 
+T = TypeVar("T")
 RELAXED = 2
 """Capture mode: memory may be released meanwhile, by this thread (the garbage collector does) and by others."""
 NON_BLOCKING = 1
@@ -31,9 +33,10 @@ def _driver() -> ctypes.CDLL:
     except OSError as error:
         raise DeviceError(f"CUDA graph: the driver's library libcuda.so.1 cannot be loaded, {error}") from error
     needed = ("cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
-              "cuGraphDestroy", "cuGraphExecDestroy")  # fmt: skip
+              "cuGraphDestroy", "cuGraphExecDestroy", "cuStreamGetCaptureInfo_v2", "cuGraphKernelNodeGetParams_v2",
+              "cuGraphExecKernelNodeSetParams_v2")  # fmt: skip
     missing = [name for name in needed if not hasattr(library, name)]
-    require(not missing, DeviceError, "CUDA graph", "a driver of CUDA 11.4 or later is needed", missing=missing)
+    require(not missing, DeviceError, "CUDA graph", "a driver of CUDA 12.0 or later is needed", missing=missing)
     return library
 
 
@@ -79,38 +82,88 @@ class Fork:
             self._streams[0].wait_for_event(self._ends[step])
 
 
-def record_forked(cuda: Any, stream: Any, record: Callable[[Fork], None]) -> None:
-    """Record steps on several streams, which begin and end with `stream`."""
+def record_forked(cuda: Any, stream: Any, record: Callable[[Fork], T]) -> T:
+    """Record steps on several streams, which begin and end with `stream`; gives what `record` gives."""
     fork = Fork(cuda, stream)
-    record(fork)
+    made = record(fork)
     fork.join()
+    return made
+
+
+class _KernelParams(ctypes.Structure):
+    """`CUDA_KERNEL_NODE_PARAMS`, its second version."""
+
+    _fields_ = [("function", ctypes.c_void_p), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3),
+                ("shared_bytes", ctypes.c_uint), ("values", ctypes.c_void_p), ("extra", ctypes.c_void_p),
+                ("kernel", ctypes.c_void_p), ("context", ctypes.c_void_p)]  # fmt: skip
+
+
+class RecordedKernel:
+    """The kernel that was queued last on a stream that is recorded; `values` are its pointers and integers, in order.
+
+    Values are 8 bytes here; of a shorter parameter the driver reads the first ones (all machines with CUDA are
+    little-endian).
+    """
+
+    def __init__(self, stream: Any, values: Sequence[int]) -> None:
+        self._node = ctypes.c_void_p(_last_node(stream))
+        self._params = _KernelParams()
+        code = _driver().cuGraphKernelNodeGetParams_v2(self._node, ctypes.byref(self._params))
+        _check(code, "reading a recorded kernel")
+        self._slots = (ctypes.c_ulonglong * len(values))(*values)
+        start, size = ctypes.addressof(self._slots), ctypes.sizeof(ctypes.c_ulonglong)
+        self._places = (ctypes.c_void_p * len(values))(*[start + size * k for k in range(len(values))])
+        self._params.values, self._params.extra = ctypes.addressof(self._places), None
+
+    def exchange(self, executable: ctypes.c_void_p, values: Sequence[int]) -> None:
+        """Call it with other values in the launches of a graph that are queued from now on."""
+        self._slots[:] = list(values)
+        code = _driver().cuGraphExecKernelNodeSetParams_v2(executable, self._node, ctypes.byref(self._params))
+        _check(code, "exchanging the arguments of a kernel")
+
+
+def _last_node(stream: Any) -> int | None:
+    """The node of what was queued last on a stream that is recorded."""
+    handle, status, number = ctypes.c_void_p(int(stream.handle)), ctypes.c_int(), ctypes.c_ulonglong()
+    graph, nodes, count = ctypes.c_void_p(), ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
+    code = _driver().cuStreamGetCaptureInfo_v2(
+        handle, *[ctypes.byref(x) for x in (status, number, graph, nodes, count)]
+    )  # fmt: skip
+    _check(code, "reading what was recorded")
+    require(count.value == 1, DeviceError, "CUDA graph", "a kernel must be recorded", nodes=count.value)
+    found: int | None = nodes[0]
+    return found
 
 
 class LaunchGraph:
     """What `record(stream)` queues on a stream, to be queued again with one call.
 
-    Kernels and asynchronous copies can be recorded; memory addresses are those of the recording.  With `early` all
-    kernels wait for themselves, and are launched ahead (`early_launch.py`).  Raises DeviceError when the driver
-    refuses.
+    Kernels and asynchronous copies can be recorded; memory addresses are those of the recording, but for the kernels
+    that `record` gives back, in the order in which `exchange` counts them.  With `early` all kernels wait for
+    themselves, and are launched ahead (`early_launch.py`).  Raises DeviceError when the driver refuses.
     """
 
-    def __init__(self, cuda: Any, record: Callable[[Any], None], early: bool = False) -> None:
-        self._executable = ctypes.c_void_p()
+    def __init__(
+        self, cuda: Any, record: Callable[[Any], Sequence[RecordedKernel] | None], early: bool = False
+    ) -> None:  # fmt: skip
+        self._executable, self._graph = ctypes.c_void_p(), ctypes.c_void_p()
         stream = cuda.Stream(NON_BLOCKING)
-        handle, graph = ctypes.c_void_p(int(stream.handle)), ctypes.c_void_p()
+        handle = ctypes.c_void_p(int(stream.handle))
         _check(_driver().cuStreamBeginCapture_v2(handle, RELAXED), "the beginning of the recording")
         try:
-            record(stream)
+            self._kernels = record(stream) or ()
         finally:
-            code = _driver().cuStreamEndCapture(handle, ctypes.byref(graph))
+            code = _driver().cuStreamEndCapture(handle, ctypes.byref(self._graph))
         _check(code, "the end of the recording")
-        try:
-            if early:
-                begin_early(_driver(), graph, _check)
-            code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0))
-            _check(code, "making it executable")
-        finally:
-            _driver().cuGraphDestroy(graph)
+        if early:
+            begin_early(_driver(), self._graph, _check)
+        flags = ctypes.c_ulonglong(0)
+        code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._executable), self._graph, flags)
+        _check(code, "making it executable")
+
+    def exchange(self, kernel: int, values: Sequence[int]) -> None:
+        """Call a recorded kernel with other values from now on; launches that are queued are as they were."""
+        self._kernels[kernel].exchange(self._executable, values)
 
     def launch(self, stream: int | None = None) -> None:
         """Queue it on the stream with that handle (None: the default one), behind everything that was queued there."""
@@ -119,3 +172,5 @@ class LaunchGraph:
     def __del__(self) -> None:
         if self._executable:
             _driver().cuGraphExecDestroy(self._executable)
+        if self._graph:  # the nodes of a graph name its kernels as long as it lives
+            _driver().cuGraphDestroy(self._graph)

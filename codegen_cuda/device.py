@@ -227,7 +227,7 @@ class DeviceProgram:
         self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
         self._arguments = int(facts["arguments"])
         self.ahead = bool(facts.get("ahead"))
-        self._kernels = []
+        self.kernels: list[tuple[Any, dict[str, Any]]] = []
         modules = self._modules * len(facts["kernels"]) if len(cubins) == 1 else self._modules
         for k, module in zip(facts["kernels"], modules, strict=True):
             function = module.get_function(k["name"])
@@ -235,7 +235,7 @@ class DeviceProgram:
             if k["dynamic_bytes"]:
                 attribute = device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, int(k["dynamic_bytes"]))
-            self._kernels.append((function, k))
+            self.kernels.append((function, k))
         self._first: FirstCall | None = None
 
     def launches(self, args: Sequence[Any], ahead: Ahead = NOTHING) -> list[tuple[Any, ...]]:
@@ -247,7 +247,7 @@ class DeviceProgram:
             len(args) == self._arguments, DeviceError, "launch", f"{self._arguments} arrays are needed", got=len(args)
         )
         pointers, calls = [a.pointer for a in args] + [int(s) for s in self._scratch], []
-        for n, (f, k) in enumerate(self._kernels):
+        for n, (f, k) in enumerate(self.kernels):
             values = [pointers[a] for a in k["arguments"]]
             if self.ahead:
                 here = ahead if n == 0 else NOTHING

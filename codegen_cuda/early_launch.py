@@ -70,6 +70,8 @@ def begin_early(driver: Any, graph: Any, check: Check) -> None:
         return
     what, count = "reading the order of kernels", ctypes.c_size_t()
     check(driver.cuGraphGetEdges_v2(graph, None, None, None, ctypes.byref(count)), what)
+    if not count.value:  # the driver refuses to write no edges
+        return
     sources, ends = (ctypes.c_void_p * count.value)(), (ctypes.c_void_p * count.value)()
     edges = (_Edge * count.value)()
     check(driver.cuGraphGetEdges_v2(graph, sources, ends, edges, ctypes.byref(count)), what)

@@ -2,14 +2,15 @@
 
 The weights of a network rarely fit the cache together, so every kernel would wait for its own to come from memory,
 round after round of its loop.  They depend on no other kernel, so an earlier one asks for them: from sm_90 on one
-instruction of a block fetches kilobytes.  All parameters lie in one piece of memory in the order of their first use;
-what a step fetches is then one range of bytes, that of the parameters first used `AHEAD` steps later.
+instruction of a block fetches kilobytes.  The parameters of a network lie in one piece of memory in the order of their
+first use; what a step fetches is then one range of bytes, that of the parameters first used `AHEAD` steps later.  Where
+a parameter that somebody else holds is larger, it is fetched instead.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -57,10 +58,11 @@ NOTHING = Ahead()
 
 @dataclass(frozen=True)
 class Range:
-    """`nbytes` bytes of the parameters from byte `start` on."""
+    """`nbytes` bytes of the parameters from byte `start` on, or of the one that is lent in `storage`."""
 
     start: int
     nbytes: int
+    storage: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,23 +74,27 @@ class Weights:
     fetched: tuple[Range, ...]
 
 
-def laid_out(plan: ExecutionPlan, alignment: int, cache_bytes: int) -> Weights:
-    """The parameters in the order of their first use, each at a multiple of `alignment`.
+def laid_out(plan: ExecutionPlan, alignment: int, cache_bytes: int, lent: Collection[int] = ()) -> Weights:
+    """The parameters in the order of their first use, each at a multiple of `alignment`; those `lent` lie elsewhere.
 
     The first step fetches for the steps up to `AHEAD`, each other one for that `AHEAD` steps later, at most a
     `CACHE_SHARE`th of a cache of `cache_bytes`.
     """
     steps = len(plan.steps)
     used = {s: k for k, step in reversed(list(enumerate(plan.steps))) for s in step.storages}
-    order = sorted(dict.fromkeys([place.storage for place in plan.params]), key=lambda s: used.get(s, steps))
+    params = sorted(dict.fromkeys([place.storage for place in plan.params]), key=lambda s: used.get(s, steps))
+    order = [s for s in params if s not in lent]
     ends = list(accumulate([-(-plan.storages[s].nbytes // alignment) * alignment for s in order], initial=0))
     firsts = [used.get(s, steps) for s in order]
     until = [ends[bisect_right(firsts, k)] for k in range(steps)]
     most = cache_bytes // CACHE_SHARE // UNIT * UNIT
     fetched = []
     for k in range(steps):
-        start, end = until[0 if k == 0 else min(k + AHEAD - 1, steps - 1)], until[min(k + AHEAD, steps - 1)]
-        fetched.append(Range(start, min(end - start, most)))
+        first, last = 0 if k == 0 else min(k + AHEAD - 1, steps - 1), min(k + AHEAD, steps - 1)
+        ranges = [Range(until[first], min(until[last] - until[first], most))]
+        for s in [s for s in params if s in lent and first < used.get(s, 0) <= last]:
+            ranges.append(Range(0, min(plan.storages[s].nbytes // UNIT * UNIT, most), s))
+        fetched.append(max(ranges, key=lambda found: found.nbytes))
     return Weights(dict(zip(order, ends, strict=False)), ends[-1], tuple(fetched))
 
 

@@ -1,7 +1,12 @@
-"""Networks on an NVIDIA GPU: all kernels of a run are recorded once as a CUDA graph, and a run is one launch of it."""
+"""Networks on an NVIDIA GPU: all kernels of a run are recorded once as a CUDA graph, and a run is one launch of it.
+
+A recording has the addresses of its tensors.  Where a run has others, those of the kernels that touch them are
+exchanged; a few recordings are kept, since memory that comes and goes comes back.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -19,7 +24,7 @@ from te_lite.stmt import LoweredFunc
 from .architecture import check_architecture, target_architecture
 from .cache import kernel_store
 from .compile import OPTIONS, compile_source, compiler_name
-from .cuda_graph import Fork, LaunchGraph, record_forked
+from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
 from .device import CudaDevice, DeviceArray, DeviceProgram
 from .early_launch import may_wait
 from .emit import emit
@@ -32,6 +37,8 @@ from .streams import dependencies, queues
 
 ALIGNMENT = 256
 MOST_QUEUED = 500
+MOST_GRAPHS = 4
+"""Recordings of a network that are kept."""
 STREAMS = 4
 """Steps that do not need each other run on up to so many streams of the graph."""
 
@@ -45,7 +52,10 @@ class OnDevice(DeviceNDArray):
 
 
 class CudaExecutor:
-    """A network in the memory of a GPU (see `Executor`); runs are queued on the default stream."""
+    """A network in the memory of a GPU (see `Executor`); runs are queued on the default stream.
+
+    Memory is taken when it is first needed: whoever says where tensors lie before that needs none.
+    """
 
     def __init__(self, network: CompiledNetwork, index: int) -> None:
         self.plan = network.plan
@@ -54,65 +64,112 @@ class CudaExecutor:
             name: DeviceProgram(self.device, [_cubin(network, name)], facts_from_json(kernel.facts))
             for name, kernel in network.kernels.items()
         }
-        self._arena = self.device.empty((self.plan.arena_bytes,), np.uint8)
-        self._weights = laid_out(self.plan, ALIGNMENT, self.device.numbers.l2_bytes)
+        lent = {p.storage: network.lent[p.name] for p in self.plan.params if p.name in network.lent}
+        self._weights = laid_out(self.plan, ALIGNMENT, self.device.numbers.l2_bytes, lent)
         self._pool = self.device.empty((self._weights.nbytes,), np.uint8)
-        self._memory: list[Any] = [self._external(k) for k in range(self.plan.externals)]
+        self._memory: dict[int, Any] = {}
+        self._pointed: dict[int, int] = dict(lent)
+        self._arena: Any = None
+        self._graphs: OrderedDict[tuple[int, ...], LaunchGraph] = OrderedDict()
+        params = {place.storage for place in self.plan.params}
+        self._open = [s for s in range(self.plan.externals) if s not in params]
         for place in self.plan.params:
-            self.write(place.storage, network.values[place.name])
+            if place.storage not in lent:
+                self.write(place.storage, network.values[place.name])
         self._flushed: DeviceArray | None = None
 
-    def _external(self, storage: int) -> Any:
-        """Memory of a tensor outside the arena; parameters lie together."""
-        nbytes, offset = self.plan.storages[storage].nbytes, self._weights.offsets.get(storage)
-        if offset is None:
-            return self.device.empty((nbytes,), np.uint8)
-        return DeviceArray(_Held(self._pool, self._pool.pointer + offset), (nbytes,), np.dtype(np.uint8))
+    def _held(self, storage: int) -> Any:
+        """Memory of our own for a tensor outside the arena; parameters lie together."""
+        if storage not in self._memory:
+            nbytes, offset = self.plan.storages[storage].nbytes, self._weights.offsets.get(storage)
+            self._memory[storage] = (
+                self.device.empty((nbytes,), np.uint8)
+                if offset is None
+                else DeviceArray(_Held(self._pool, self._pool.pointer + offset), (nbytes,), np.dtype(np.uint8))
+            )
+        return self._memory[storage]
+
+    def _address(self, storage: int) -> int:
+        """Where a tensor outside the arena lies."""
+        found = self._pointed.get(storage)
+        return int(self._held(storage).pointer) if found is None else found
+
+    def _arena_address(self) -> int:
+        if self._arena is None:
+            self._arena = self.device.empty((self.plan.arena_bytes,), np.uint8)
+        return int(self._arena.pointer)
 
     def _pointer(self, storage: int) -> Pointer:
         if storage < self.plan.externals:
-            return Pointer(self._memory[storage].pointer)
-        return Pointer(self._arena.pointer + self.plan.storages[storage].offset)
+            return Pointer(self._address(storage))
+        return Pointer(self._arena_address() + self.plan.storages[storage].offset)
 
     def _launches(self, step: int, way: Way = PLAIN) -> tuple[DeviceProgram, list[tuple[Any, ...]]]:
         found, weights = self.plan.steps[step], self._weights.fetched[step]
-        ahead = Ahead(self._pool.pointer + weights.start, weights.nbytes) if way.fetches else NOTHING
+        base = self._pool.pointer if weights.storage is None else self._address(weights.storage)
+        ahead = Ahead(int(base) + weights.start, weights.nbytes) if way.fetches else NOTHING
         program = self._programs[found.kernel]
         return program, program.launches([self._pointer(s) for s in found.storages], ahead)
 
     def recorded(self, way: Way) -> LaunchGraph:
-        """One run as a graph."""
+        """One run as a graph, whose kernels are counted in the order of the plan."""
         calls = [self._launches(k, way) for k in range(len(self.plan.steps))]
         queued = queues(dependencies(self.plan), STREAMS)
 
-        def record(fork: Fork) -> None:
+        def record(fork: Fork) -> list[RecordedKernel]:
+            made = []
             for (program, launches), place in zip(calls, queued, strict=True):
                 with fork.step(place.stream, place.waits) as stream:
-                    program.launch(launches, stream)
+                    for launch in launches:
+                        program.launch([launch], stream)
+                        made.append(RecordedKernel(stream, _values(launch)))
+            return made
 
         cuda = self.device.cuda
         return LaunchGraph(cuda, lambda stream: record_forked(cuda, stream, record), way.early)
 
     @cached_property
     def way(self) -> Way:
-        """How kernels follow each other; what the first run finds out."""
-        return fastest(self.timed) if all(program.ahead for program in self._programs.values()) else PLAIN
+        """How kernels follow each other; what the first run finds out where there are several."""
+        several = len(self.plan.steps) > 1 and all(program.ahead for program in self._programs.values())
+        return fastest(self.timed) if several else PLAIN
 
     def timed(self, way: Way) -> Callable[[int], float]:
         """What gives the seconds of so many runs in a way."""
         return partial(self.seconds_of, self.recorded(way).launch)
 
-    @cached_property
+    @property
     def graph(self) -> LaunchGraph:
-        """One run; recorded at the first run, and again after memory was exchanged."""
-        return self.recorded(self.way)
+        """One run on the memory of now: a recording that was made for it, one more, or one whose addresses change."""
+        key = (self._arena_address() if self.plan.arena_bytes else 0, *map(self._address, self._open))
+        found = self._graphs.get(key)
+        if found is None and len(self._graphs) < MOST_GRAPHS:
+            found = self.recorded(self.way)
+        elif found is None:
+            before, found = self._graphs.popitem(last=False)
+            self._exchange(found, before, key)
+        self._graphs[key] = found
+        self._graphs.move_to_end(key)
+        return found
+
+    def _exchange(self, graph: LaunchGraph, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """Let a recording for the addresses `before` run on those of now, `after`."""
+        arena = before[0] != after[0]
+        moved = {s for s, a, b in zip(self._open, before[1:], after[1:], strict=True) if a != b}
+        first = 0
+        for k, step in enumerate(self.plan.steps):
+            count = len(self._programs[step.kernel].kernels)
+            if any(s in moved or (arena and s >= self.plan.externals) for s in step.storages):
+                for n, launch in enumerate(self._launches(k, self.way)[1]):
+                    graph.exchange(first + n, _values(launch))
+            first += count
 
     def write(self, storage: int, array: Array) -> None:
-        self.device.cuda.memcpy_htod(self._memory[storage].pointer, np.ascontiguousarray(array))
+        self.device.cuda.memcpy_htod(self._address(storage), np.ascontiguousarray(array))
 
     def array(self, storage: int, shape: Sequence[int], dtype: str) -> OnDevice:
-        memory = self._memory[storage]
-        handle = DeviceArray(_Held(memory, memory.pointer), tuple(shape), np.dtype(dtype))
+        memory = self._memory.get(storage) if storage in self._pointed else self._held(storage)
+        handle = DeviceArray(_Held(memory, self._address(storage)), tuple(shape), np.dtype(dtype))
         return OnDevice(self.device, handle, self._where)
 
     def attach(self, storage: int, array: Any) -> None:
@@ -125,11 +182,15 @@ class CudaExecutor:
         law = f"the array must be contiguous and start at a multiple of {ALIGNMENT} bytes"
         require(sound, GraphError, "zero copy", law, address=hex(address), strides=interface.get("strides"))
         self._memory[storage] = DeviceArray(_Held(array, address), (1,), np.dtype(np.uint8))
-        self.__dict__.pop("graph", None)
+        self.point(storage, address)
 
     def point(self, storage: int, address: int) -> None:
-        self._memory[storage] = DeviceArray(_Held(None, address), (1,), np.dtype(np.uint8))
-        self.__dict__.pop("graph", None)
+        if storage not in self._open and self._pointed.get(storage) != address:
+            self._graphs.clear()
+        self._pointed[storage] = address
+
+    def point_arena(self, address: int) -> None:
+        self._arena = Pointer(address)
 
     def run(self, stream: int | None = None) -> None:
         if self.plan.steps:
@@ -176,6 +237,11 @@ class _Held:
 
     def __int__(self) -> int:
         return self._address
+
+
+def _values(launch: tuple[Any, ...]) -> list[int]:
+    """What a kernel is called with, as `DeviceProgram.launches` gives it."""
+    return [int(value) for value in launch[3]]
 
 
 def _cubin(network: CompiledNetwork, name: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from .errors import CompileError
 from .toolkit import nvrtc_candidates
@@ -17,12 +18,19 @@ def library() -> ctypes.CDLL | None:
     """The NVRTC library, or None when there is none; looked for once a process."""
     for name in nvrtc_candidates():
         try:
-            found = ctypes.CDLL(name)
+            found = _with_builtins(name)
         except OSError:
             continue
         found.nvrtcGetErrorString.restype = ctypes.c_char_p
         return found
     return None
+
+
+def _with_builtins(name: str) -> ctypes.CDLL:
+    """NVRTC and the library that it opens when it compiles; some wheels do not tell it where that lies: beside it."""
+    for beside in sorted(Path(name).parent.glob("libnvrtc-builtins.so*")) if "/" in name else ():
+        ctypes.CDLL(str(beside), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(name)
 
 
 def version() -> str:

@@ -27,6 +27,7 @@ LACKING: dict[str, tuple[str, str]] = {
     "beside_torch": ("--model bert --log log.json", GPU),
     "codegen_vs_tvm": ("", GPU), "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
     "extra_rules": ("", GPU), "fleet_gpus": ("", GPU), "launch_ways": ("", GPU), "measure_overhead": ("", GPU),
+    "kernelbench": (". --json figures.json", "torch: not installed; `"),
     "offline_data": ("--target cuda --log logs", GPU), "product_ladder": ("", GPU),
     "promises": ("R4 R3", GPU), "random_search": ("", GPU), "sanitized": ("", GPU), "sanitized_products": ("", GPU),
     "search_quality": ("--logs logs --target cuda", GPU), "sliced_tiles": ("", GPU), "tensor_cores": ("", GPU),

@@ -6,7 +6,8 @@ serves which target kind.  Three methods are required: `source` (the text of a p
 networks run kernel by kernel, and templates are compiled as any other program.  A target that does better says so:
 
     `check`, `report`                  what is there; what `ansor doctor` prints
-    `open`                             a device that checks its arrays itself (`ChecksArrays`)
+    `open`                             a device that checks its arrays itself (`ChecksArrays`), or draws them, too
+                                       (`DrawsArrays`)
     `devices`, `hardware`              several devices; their numbers
     `described_device`, `described_compiler`      what figures are of, for the store of records
     `module`                           programs as functions in this process
@@ -98,6 +99,33 @@ class ChecksArrays(Device, Protocol):
         """
 
 
+@runtime_checkable
+class DrawsArrays(ChecksArrays, Protocol):
+    """A device that draws inputs and compares outputs of any size itself, so that the host never has them whole."""
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> Any:
+        """A device array that may hold anything."""
+
+    def draws(self, dtype: str) -> bool:
+        """Whether `draw` makes arrays of `dtype`."""
+
+    def draw(self, handle: Any, key: tuple[int, int]) -> None:
+        """Give a device array the elements of `te_lite.drawn.DrawnArray` with that key."""
+
+    def drawn(self, handle: Any, key: tuple[int, int]) -> bool:
+        """Whether a device array has the elements that `draw` gives it, bit by bit."""
+
+    def astray(self, handle: Any, other: Any, slope: float, floor: float, most: int) -> tuple[int, Array]:
+        """How many elements of two arrays of one shape and dtype differ, and flat indices (int64) of at most `most`.
+
+        Elements are alike that are equal or both NaN, and finite floats no further apart than `slope * |x| + floor`,
+        where x is that of `other`.
+        """
+
+    def pick(self, handle: Any, places: Any) -> Array:
+        """A host copy of the elements at flat indices, a device array of int64."""
+
+
 # --------------------------------------------------------------------------------------------------------- templates
 
 
@@ -147,6 +175,10 @@ class CompiledNetwork(Protocol):
     def values(self) -> Mapping[str, Array]:
         """The parameters."""
 
+    @property
+    def lent(self) -> Mapping[str, int]:
+        """The addresses of parameters that are in the memory of the device already; who lends them keeps them."""
+
     def aligned_value(self, name: str) -> Array:
         """A parameter at an address that is a multiple of 64 bytes, read-only; all executors share it."""
 
@@ -166,6 +198,9 @@ class Executor(Protocol):
     def point(self, storage: int, address: int) -> None:
         """Use the memory at an address from now on, as `attach` does; the caller vouches for its size and alignment,
         and keeps it."""
+
+    def point_arena(self, address: int) -> None:
+        """Use the memory at an address, `plan.arena_bytes` of it, for what steps share, as `point` does."""
 
     def run(self, stream: int | None = None) -> None:
         """Queue one run of all steps; later reads wait for its end.  A GPU queues it on the stream with that handle."""

@@ -26,7 +26,10 @@ class HostMemory:
         for k, storage in enumerate(self.plan.storages[: self.plan.externals]):
             self.use(k, aligned_empty((storage.nbytes,), np.uint8))
         for place in self.plan.params:
-            self.use(place.storage, network.aligned_value(place.name).reshape(-1).view(np.uint8))
+            if place.name in network.lent:
+                self.point(place.storage, network.lent[place.name])
+            else:
+                self.use(place.storage, network.aligned_value(place.name).reshape(-1).view(np.uint8))
 
     def use(self, storage: int, memory: Array) -> None:
         """Let `memory`, as bytes, be that of a storage outside the arena from now on."""
@@ -62,6 +65,9 @@ class HostMemory:
     def point(self, storage: int, address: int) -> None:
         nbytes = self.plan.storages[storage].nbytes
         self.use(storage, np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address)))
+
+    def point_arena(self, address: int) -> None:
+        self.arena = np.ctypeslib.as_array((ctypes.c_uint8 * max(self.plan.arena_bytes, 1)).from_address(address))
 
     def synchronize(self) -> None:
         """Nothing to wait for."""

@@ -10,11 +10,17 @@ from te_lite.step import ComputeInline
 
 from ..core.schedule_primitives import annotate, fuse, split
 from ..core.task import SearchTask
+from .predicates import loop_length
+from .reduction_rules import fuse_reductions
 from .shared_memory import element_bytes
 
 VECTOR = 16
 ENOUGH = 64
 THREADS = 128
+FEW = 1 << 14
+"""Points of a reduction that leave most of a GPU idle when a thread computes each."""
+LONG = 512
+"""Terms of a point that are worth the threads of a block."""
 
 
 def untuned_state(task: SearchTask) -> State:
@@ -72,12 +78,30 @@ def _rows(state: State, k: int) -> State:
 
 
 def _threads(state: State, k: int, lanes: int) -> State:
-    """All loops fused, then cut into blocks of `THREADS` threads with `lanes` each."""
-    state, fused = fuse(state, k, _spatial(state, k))
+    """All loops fused, then cut into blocks of `THREADS` threads with `lanes` each; a block a point where those are few.
+
+    A stage without loops is left to one thread.
+    """
+    spatial, stage = _spatial(state, k), state.stages[k]
+    if prod(stage.op.shape) < FEW and loop_length(stage, REDUCE) >= LONG:
+        return _blocks(state, k, spatial)
+    if not spatial:
+        return state
+    state, fused = fuse(state, k, spatial)
     if lanes == 1:
         state, (block, thread) = split(state, k, fused.uid, (THREADS,))
     else:
         state, (block, thread, lane) = split(state, k, fused.uid, (THREADS, lanes))
         state = annotate(state, k, lane.uid, "vectorize")
     state = annotate(state, k, block.uid, "blockIdx.x")
+    return annotate(state, k, thread.uid, "threadIdx.x")
+
+
+def _blocks(state: State, k: int, spatial: list[int]) -> State:
+    """A block for each point, whose threads share the terms."""
+    if spatial:
+        state, fused = fuse(state, k, spatial)
+        state = annotate(state, k, fused.uid, "blockIdx.x")
+    state, terms = fuse_reductions(state, k)
+    state, (_, thread) = split(state, k, terms.uid, (THREADS,))
     return annotate(state, k, thread.uid, "threadIdx.x")

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
+from te_lite import environment
 from te_lite.errors import TeError
 
 from ..frontend.torch.importer import import_graph, refused_nodes
@@ -22,9 +23,10 @@ from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
 from ..ir.nodes import Array
 from .faster import fastest, like, table
+from .memory_order import as_they_lie, order_of
 from .network import compiled, log_of, measure, prepared
 from .options import Options
-from .program import Program
+from .program import Program, Weight
 
 logger = logging.getLogger("ansor.torch")
 ASSERTED = "aten._assert_tensor_metadata.default"
@@ -44,7 +46,16 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
         if str(node.target) == ASSERTED:
             module.graph.erase_node(node)
     weights = {**weights, **_constants(module)}
-    arrays = {name: array_of(weight) for name, weight in weights.items()}
+    known = {name: Weight(weight, _frozen(array_of(weight))) for name, weight in weights.items()}
+    with environment.ANSOR_TENSOR_BYTES.unless_set(str(_largest(module.graph))):
+        return _runs(module, weights, known, options, device)
+
+
+def _runs(
+    module: Any, weights: Mapping[str, Any], known: Mapping[str, Weight], options: Options, device: Any
+) -> Run:  # fmt: skip
+    """What runs a graph; all that is said of its weights is `known`."""
+    arrays = {name: weight.array for name, weight in known.items()}
     refused = _elsewhere(module.graph, device) | _refused(module.graph, arrays)
     for node in _calls(module.graph):
         if node.name in refused:
@@ -52,10 +63,10 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
     outside = {*refused, *[node.name for node in _views(module.graph)]}
 
     if not options.keep_faster or device is None:
-        return _bound(_compiled(module, outside, arrays, options, device), weights)
+        return _bound(_compiled(module, outside, known, options, device), weights)
 
     def made(elsewhere: set[str], options: Options) -> Run:
-        return _bound(_compiled(copy.deepcopy(module), elsewhere, arrays, options, device), weights)
+        return _bound(_compiled(copy.deepcopy(module), elsewhere, known, options, device), weights)
 
     calls = [node for node in _calls(module.graph) if node.name not in outside]
     inputs = [
@@ -68,7 +79,22 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
     return run
 
 
-def _compiled(module: Any, outside: set[str], weights: Mapping[str, Array], options: Options, device: Any) -> Any:
+def _frozen(array: Array) -> Array:
+    """The values of a weight, which nobody writes to: the graph takes them as they are."""
+    values = array if array.base is None else array.copy()
+    values.setflags(write=False)
+    return values
+
+
+def _largest(graph: Any) -> int:
+    """The most bytes that one tensor of a graph may have: its own are there, or will be, and are no surprise."""
+    values = [node.meta.get("val") for node in graph.nodes]
+    tensors = [t for v in values for t in (v if isinstance(v, list | tuple) else [v]) if isinstance(t, torch.Tensor)]
+    least = int(environment.ANSOR_TENSOR_BYTES.default)
+    return max([least, *[2 * t.numel() * t.element_size() for t in tensors]])
+
+
+def _compiled(module: Any, outside: set[str], weights: Mapping[str, Weight], options: Options, device: Any) -> Any:
     """The module with programs in place of its parts that are not `outside`; it is changed."""
     for node in _partitioned(module, outside):
         _replace(module, node, weights, options, device)
@@ -155,7 +181,7 @@ def _partitioned(module: Any, outside: set[str]) -> list[Any]:
     return [node for node in module.graph.nodes if node.op == "call_module" and node.name.startswith("ansor_")]
 
 
-def _replace(module: Any, node: Any, weights: Mapping[str, Array], options: Options, device: Any) -> None:
+def _replace(module: Any, node: Any, weights: Mapping[str, Weight], options: Options, device: Any) -> None:
     """Let a part run as a program of ours; one that cannot be compiled stays in PyTorch."""
     part = module.get_submodule(node.target)
     if all(n.target is operator.getitem or getattr(n.target, "is_view", False) for n in _calls(part.graph)):
@@ -167,11 +193,14 @@ def _replace(module: Any, node: Any, weights: Mapping[str, Array], options: Opti
     if single:
         output.args = ((output.args[0],),)
     expected = [n.meta["val"] for n in output.args[0]]
-    graph, target = prepared(import_graph(_read(part.graph, bound)), device.type, options)
+    taken = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder" and n.name not in bound]
+    orders = [order_of(v) for v in taken], [order_of(v) for v in expected]
+    imported = import_graph(_read(part.graph, {name: weight.array for name, weight in bound.items()}))
+    graph, target = prepared(as_they_lie(imported, *orders), device.type, options)
     with log_of(options) as log:
         measure(graph, target, options, log)
         try:
-            program = Program(compiled(graph, target, log), device)
+            program = Program(compiled(graph, target, log), device, *orders, list(bound.values()))
         except TeError as error:
             _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
             output.args = (output.args[0][0],) if single else output.args
@@ -186,7 +215,8 @@ class Compiled(torch.nn.Module):
     def __init__(self, program: Program, expected: Sequence[Any], single: bool) -> None:
         super().__init__()
         self.program, self.single = program, single
-        laid = [None if v.is_contiguous() else (tuple(v.shape), tuple(v.stride())) for v in expected]
+        dense = [v.is_contiguous() or order_of(v) is not None for v in expected]
+        laid = [None if d else (tuple(v.shape), tuple(v.stride())) for v, d in zip(expected, dense, strict=True)]
         self.laid = laid if any(laid) else None
 
     def forward(self, *tensors: Any) -> Any:

@@ -1,14 +1,14 @@
 """A compiled network that takes and gives tensors of torch: they are read and written where they lie.
 
-On the processor the network is pointed at the memory of each call.  On a GPU its kernels are recorded once, with the
-addresses of tensors that stay; a call copies on the device, in the current stream, and launches the recording.
+The network is pointed at the memory of each call: its inputs, fresh outputs, and on a GPU also what its steps share,
+which belongs to the call alone.  Weights that are as PyTorch has them are read there, too.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,9 +16,12 @@ import torch
 from ansor.core.nd import DeviceId
 from ansor.core.network_plan import TensorPlace
 
+from ..ir.nodes import Array
 from ..runtime.library import NetworkLibrary
+from .memory_order import Order, back
 
-ALIGNMENTS = {"cpu": 64, "cuda": 256}
+ALIGNMENTS = {"cpu": 64, "cuda": 16}
+"""What kernels of a device count on: on a GPU the widest access of a thread."""
 
 
 @dataclass(frozen=True)
@@ -34,40 +37,66 @@ class Given:
     value: Any = None
 
 
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """A weight: the tensor of PyTorch, and its values on the host, from which the program was made."""
+
+    tensor: Any
+    array: Array
+
+
 class Program:
     """The network on a device of torch; calls take the inputs in order and give all outputs, one call at a time.
 
-    `copied` counts the inputs that had to be copied, for they were not contiguous or not aligned.
+    `inputs` and `outputs` say in which order of axes the network takes and gives tensors (`memory_order.py`), without
+    them in their own.  `weights` are those it was made from.  `copied` counts the inputs that had to be copied, for
+    they do not lie as the network takes them, or are not aligned.
     """
 
-    def __init__(self, library: NetworkLibrary, device: Any) -> None:
+    def __init__(
+        self,
+        library: NetworkLibrary,
+        device: Any,
+        inputs: Sequence[Order] = (),
+        outputs: Sequence[Order] = (),
+        weights: Sequence[Weight] = (),
+    ) -> None:
         self.plan, self.device = library.plan, device
         self.alignment, self.copied = ALIGNMENTS[device.type], 0
+        self.lent = _lent(library, weights, self.alignment)
+        library = replace(library, lent={name: tensor.data_ptr() for name, tensor in self.lent.items()})
         self._executor = library.on(DeviceId(device.type, device.index or 0)).executor
         self._lock = threading.Lock()
         self._inputs = [place.storage for place in self.plan.inputs]
         self._outputs = _outputs(library, device)
-        self._kept: list[Any] = []
-        self._stream: Any = None
-        if device.type == "cuda":
-            self._keep()
+        self._orders = list(inputs) if any(order is not None for order in inputs) else None
+        self._laid = [None if order is None else back(order) for order in outputs] if any(outputs) else None
+        self._arena = self.plan.arena_bytes if device.type == "cuda" else 0
 
     def __call__(self, *tensors: Any) -> list[Any]:
         """The outputs for these inputs, which have the shapes, dtypes and device that the network was made for."""
         with self._lock:
-            return self._on_device(tensors) if self._kept else self._in_place(tensors)
+            return self._run(tensors)
 
-    def _in_place(self, tensors: Sequence[Any]) -> list[Any]:
-        point = self._executor.point
-        held = [self._aligned(t) for t in tensors]  # until the run is done
+    def _run(self, tensors: Sequence[Any]) -> list[Any]:
+        point, device = self._executor.point, self.device
+        if self._orders is not None:
+            tensors = [t if o is None else t.permute(o) for t, o in zip(tensors, self._orders, strict=True)]
+        held = [self._aligned(t) for t in tensors]  # until the run is queued
         for storage, tensor in zip(self._inputs, held, strict=True):
             point(storage, tensor.data_ptr())
-        made: list[Any] = [torch.empty(g.shape, dtype=g.dtype) if g.own else None for g in self._outputs]
+        made: list[Any] = [torch.empty(g.shape, dtype=g.dtype, device=device) if g.own else None for g in self._outputs]
         for given, tensor in zip(self._outputs, made, strict=True):
             if given.own:
                 point(given.storage, tensor.data_ptr())
-        self._executor.run()
-        return self._completed(made, held)
+        if self._arena:
+            arena = torch.empty(self._arena, dtype=torch.uint8, device=device)
+            self._executor.point_arena(arena.data_ptr())
+        self._executor.run(torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None)
+        made = self._completed(made, held)
+        if self._laid is not None:
+            made = [t if order is None else t.permute(order) for t, order in zip(made, self._laid, strict=True)]
+        return made
 
     def _aligned(self, tensor: Any) -> Any:
         if tensor.is_contiguous() and tensor.data_ptr() % self.alignment == 0:
@@ -86,25 +115,22 @@ class Program:
                 made[k] = given.value.clone()
         return made
 
-    def _keep(self) -> None:
-        """Tensors on the device that the recording reads and writes."""
-        places = [(p.storage, p.shape, getattr(torch, p.dtype)) for p in self.plan.inputs]
-        places += [(g.storage, g.shape, g.dtype) for g in self._outputs if g.own]
-        for storage, shape, dtype in places:
-            tensor = torch.empty(shape, dtype=dtype, device=self.device)
-            self._executor.point(storage, tensor.data_ptr())
-            self._kept.append(tensor)
 
-    def _on_device(self, tensors: Sequence[Any]) -> list[Any]:
-        stream = torch.cuda.current_stream(self.device)
-        if self._stream is not None and self._stream != stream:
-            stream.wait_stream(self._stream)
-        self._stream = stream
-        for kept, tensor in zip(self._kept, tensors, strict=False):
-            kept.copy_(tensor)
-        self._executor.run(stream.cuda_stream)
-        written = iter(self._kept[len(self._inputs) :])
-        return self._completed([next(written).clone() if g.own else None for g in self._outputs], tensors)
+def _lent(library: NetworkLibrary, weights: Sequence[Weight], alignment: int) -> dict[str, Any]:
+    """The weights of a network that neither folding nor packing has changed, by the names of its parameters."""
+    known = {_memory(w.array): w.tensor for w in weights if _lendable(w.tensor, alignment)}
+    found = {name: known.get(_memory(array)) for name, array in library.values.items()}
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def _memory(array: Array) -> tuple[int, int, str, bool]:
+    """What two arrays have in common that are the same bytes in the same order."""
+    return array.ctypes.data, array.nbytes, str(array.dtype), array.flags.c_contiguous
+
+
+def _lendable(tensor: Any, alignment: int) -> bool:
+    dense = tensor.is_contiguous() and tensor.numel() > 0
+    return bool(dense and tensor.data_ptr() % alignment == 0)
 
 
 def _outputs(library: NetworkLibrary, device: Any) -> list[Given]:

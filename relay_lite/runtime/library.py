@@ -30,7 +30,8 @@ class NetworkLibrary:
 
     `target` is its text and `kind` the kind; `values` the parameters by name; `kernels` the source and launch facts of
     every kernel by name; `sources` and `binaries` further files; `machine` what the binaries were made for; `graph`
-    the fused graph (None for a network that was loaded).
+    the fused graph (None for a network that was loaded).  `lent` are addresses of parameters that are on the device
+    already: programs that belong to somebody who has them there share them.
     """
 
     target: str
@@ -42,6 +43,7 @@ class NetworkLibrary:
     binaries: Mapping[str, bytes]
     machine: Mapping[str, Any]
     graph: Function | None = None
+    lent: Mapping[str, int] = field(default_factory=dict, repr=False)
     _held: dict[str, Array] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codegen_cuda import cuda_graph
-from codegen_cuda.cuda_graph import Fork, LaunchGraph, record_forked
+from codegen_cuda.cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
 from codegen_cuda.errors import DeviceError
 
 
@@ -22,8 +22,11 @@ class Stream:
 class FakeDriver:
     """Notes calls; `fails` gives an error."""
 
+    recorded = 1
+
     def __init__(self, fails: str = "") -> None:
         self.calls: list[str] = []
+        self.set: list[int] = []
         self.fails = fails
 
     def __getattr__(self, name: str) -> Any:
@@ -32,11 +35,25 @@ class FakeDriver:
                 ctypes.cast(args[1], ctypes.POINTER(ctypes.c_char_p))[0] = b"CUDA_ERROR_X"
                 return 0
             self.calls.append(name.removeprefix("cu"))
-            if name == "cuGraphInstantiateWithFlags" and name != self.fails:
-                ctypes.cast(args[0], ctypes.POINTER(ctypes.c_void_p))[0] = 77
+            if name != self.fails:
+                self.answer(name, args)
             return int(name == self.fails)
 
         return call
+
+    def answer(self, name: str, args: Any) -> None:
+        if name == "cuGraphInstantiateWithFlags":
+            ctypes.cast(args[0], ctypes.POINTER(ctypes.c_void_p))[0] = 77
+        if name == "cuStreamEndCapture":
+            ctypes.cast(args[1], ctypes.POINTER(ctypes.c_void_p))[0] = 66
+        if name == "cuStreamGetCaptureInfo_v2":
+            self.nodes = (ctypes.c_void_p * 1)(1000 + len(self.calls))
+            ctypes.cast(args[4], ctypes.POINTER(ctypes.c_void_p))[0] = ctypes.addressof(self.nodes)
+            ctypes.cast(args[5], ctypes.POINTER(ctypes.c_size_t))[0] = self.recorded
+        if name == "cuGraphExecKernelNodeSetParams_v2":
+            params = args[2]._obj
+            places = (ctypes.c_void_p * 3).from_address(params.values)
+            self.set = [args[0].value, args[1].value, *[ctypes.c_uint64.from_address(p).value for p in places]]
 
 
 class FakeCuda:
@@ -48,7 +65,7 @@ def record(driver: FakeDriver, stream: Stream) -> None:
     driver.calls.append("record")
 
 
-RECORDED = ["StreamBeginCapture_v2", "record", "StreamEndCapture", "GraphInstantiateWithFlags", "GraphDestroy"]
+RECORDED = ["StreamBeginCapture_v2", "record", "StreamEndCapture", "GraphInstantiateWithFlags"]
 
 
 def test_the_order_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +76,7 @@ def test_the_order_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     made.launch()
     made.launch()
     del made
-    assert driver.calls[5:] == ["GraphLaunch", "GraphLaunch", "GraphExecDestroy"]
+    assert driver.calls[4:] == ["GraphLaunch", "GraphLaunch", "GraphExecDestroy", "GraphDestroy"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +92,29 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch, fails: str, what: str, calls:
     monkeypatch.setattr(cuda_graph, "_driver", lambda: driver)
     with pytest.raises(DeviceError, match=f"CUDA graph: {what} failed, CUDA_ERROR_X"):
         LaunchGraph(FakeCuda(), lambda stream: record(driver, stream))
-    assert driver.calls == RECORDED[:calls]
+    assert driver.calls == [*RECORDED, "GraphDestroy"][:calls]
+
+
+def test_arguments_are_exchanged_kernel_by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver()
+    monkeypatch.setattr(cuda_graph, "_driver", lambda: driver)
+    nodes: list[int] = []
+
+    def two(stream: Stream) -> list[RecordedKernel]:
+        made = []
+        for values in ([1, 2, 3], [4, 5, 6]):
+            made.append(RecordedKernel(stream, values))
+            nodes.append(driver.nodes[0])
+        return made
+
+    graph = LaunchGraph(FakeCuda(), two)
+    graph.exchange(1, [7, 1 << 40, 9])
+    assert driver.set == [77, nodes[1], 7, 1 << 40, 9]
+    graph.exchange(0, [10, 11, 12])
+    assert driver.set == [77, nodes[0], 10, 11, 12] and nodes[0] != nodes[1]
+    driver.recorded = 0
+    with pytest.raises(DeviceError, match="a kernel must be recorded, got nodes=0"):
+        LaunchGraph(FakeCuda(), two)
 
 
 def test_a_recording_that_fails_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +126,7 @@ def test_a_recording_that_fails_is_ended(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(ValueError, match="no"):
         LaunchGraph(FakeCuda(), fail)
-    assert driver.calls == ["StreamBeginCapture_v2", "StreamEndCapture"]
+    assert driver.calls == ["StreamBeginCapture_v2", "StreamEndCapture", "GraphDestroy"]
 
 
 class Track:

@@ -17,6 +17,7 @@ from te_lite.lower import lower
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 KERNEL, COPY = 0, 1
+INVALID_VALUE = 1
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,8 @@ class FakeDriver:
         size = ctypes.cast(count, ctypes.POINTER(ctypes.c_size_t))
         if sources is None:
             size[0] = len(self.edges)
+        elif not size[0]:
+            return INVALID_VALUE  # as the real one does
         for k, (source, end) in enumerate(self.edges if sources is not None else ()):
             sources[k], ends[k] = source, end
         return 0
@@ -90,6 +93,14 @@ def test_only_kernels_behind_one_other_kernel_begin_early() -> None:
     begin_early(driver, None, cuda_graph._check)
     assert {edge for edge, kind in driver.edges.items() if kind == (1, 1)} == {(1, 2), (1, 3)}
     assert {edge for edge, kind in driver.edges.items() if kind == (0, 0)} == {(2, 4), (3, 4), (4, 5), (5, 6)}
+
+
+@pytest.mark.parametrize("kernels", [0, 1, 3])
+def test_kernels_that_need_no_order_stay_as_they_are(kernels: int) -> None:
+    """A graph of one kernel, of several that are independent, and of none have no edges, and none may be asked for."""
+    driver = FakeDriver(dict.fromkeys(range(1, kernels + 1), KERNEL), [])
+    begin_early(driver, None, cuda_graph._check)
+    assert not driver.edges
 
 
 def test_a_driver_without_such_edges_leaves_a_graph_alone() -> None:

@@ -59,6 +59,21 @@ def test_a_step_fetches_its_share_of_the_cache_at_most(network: ExecutionPlan, c
         assert a.nbytes == b.nbytes or b.nbytes + UNIT > cache // CACHE_SHARE
 
 
+@given(plans(), st.data())
+def test_a_lent_parameter_is_fetched_where_it_is_the_larger_part(network: ExecutionPlan, data: st.DataObject) -> None:
+    """And lies nowhere in the piece of memory of the others."""
+    lent = data.draw(st.sets(st.sampled_from(range(len(network.params))))) if network.params else set()
+    weights = laid_out(network, ALIGNMENT, LARGE, lent)
+    assert set(weights.offsets) == {p.storage for p in network.params} - lent
+    alone = laid_out(network, ALIGNMENT, LARGE)
+    assert lent or alone == weights
+    for k, found in enumerate(weights.fetched):
+        if found.storage is not None:
+            uses = [n for n, step in enumerate(network.steps) if found.storage in step.storages]
+            assert found.storage in lent and 0 < uses[0] <= k + AHEAD and (k == 0 or uses[0] == k + AHEAD)
+            assert found.start == 0 and found.nbytes <= network.storages[found.storage].nbytes
+
+
 @given(st.integers(0, 1 << 24).map(lambda n: n * UNIT), st.integers(1, 1 << 20), st.integers(1, 200))
 def test_the_blocks_that_run_first_fetch_all(nbytes: int, blocks: int, multiprocessors: int) -> None:
     each = share(nbytes, blocks, multiprocessors)

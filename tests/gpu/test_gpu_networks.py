@@ -72,10 +72,10 @@ def poison(module: GraphModule) -> None:
     executor: Any = module._executor
     cuda = open_device().cuda
     if module.plan.arena_bytes:
-        cuda.memset_d8(executor._arena.pointer, 255, module.plan.arena_bytes)
+        cuda.memset_d8(executor._arena_address(), 255, module.plan.arena_bytes)
     for place in module.plan.outputs:
         if module.plan.storages[place.storage].kind == "output":
-            cuda.memset_d8(executor._memory[place.storage].pointer, 255, place.nbytes)
+            cuda.memset_d8(executor._address(place.storage), 255, place.nbytes)
 
 
 def test_runs_follow_their_inputs(module: GraphModule) -> None:

@@ -330,3 +330,25 @@ def test_what_is_measured_goes_into_the_log_and_is_used(tmp_path: Any) -> None:
     assert sum(not line.startswith("#") for line in lines) == 4
     close(torch.compile(model, backend="ansor", options={"log": str(log)})(x), model(x))
     assert log.read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("way", ["compile", "optimize"])
+def test_tensors_in_another_order_of_axes_are_read_and_given_as_they_lie(way: str, programs: list[Program]) -> None:
+    conv, image = nn.Conv2d(4, 6, 3).eval(), torch.randn(2, 4, 9, 7).to(memory_format=torch.channels_last)
+    run = torch.compile(conv, backend="ansor") if way == "compile" else front.optimize(conv, (image,))
+    got, want = run(image), conv(image)
+    close(got, want)
+    assert got.stride() == want.stride() and programs[0].copied == 0
+    if way == "optimize":  # it takes any strides, and copies what lies otherwise
+        close(run(image.contiguous()), want)
+        assert programs[0].copied == 1
+
+
+def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> None:
+    model, index = nn.Embedding(99, 64), torch.randint(0, 99, (5, 3))
+    compiled = torch.compile(model, backend="ansor")
+    close(compiled(index), model(index))
+    assert [t.data_ptr() for t in programs[0].lent.values()] == [model.weight.data_ptr()]
+    model.weight.mul_(2)
+    close(compiled(index), model(index))
+    assert len(programs) == 2

@@ -1,0 +1,249 @@
+"""One problem of KernelBench in a process of its own: PyTorch's ways and ours, each checked and then timed in turns.
+
+Each finding is a line of JSON in a file as soon as it is known, so a process that is ended early has told what it
+found.  A model runs as KernelBench runs it: without gradients and in training mode (`--eval`: in evaluation
+mode).  Ours is compared with eager, strict, on inputs of `SEEDS` seeds: outputs, and buffers that the model writes.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import json
+import math
+import os
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WAYS = ("eager", "tf32", "compile", "zero", "tuned", "fp32x3")
+OURS = ("zero", "tuned", "fp32x3")
+SEEDS = 5
+TOLERANCE = 1e-4
+"""What KernelBench asks of float32, relative and absolute."""
+ROUNDS, SLICE = 5, 0.02
+PIECE = 1 << 26
+"""Elements that are compared at a time."""
+COPIED, SIDE = 1 << 30, 4096
+"""Bytes of the copy and side of the product that say what the device can do."""
+Run = Callable[..., Any]
+
+
+PRELOADED = ["torch", "torch._dynamo", "torch.utils.flop_counter", "relay_lite.pytorch", __name__]
+"""What is imported once, for all processes."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A problem's `file`, the `ways`, `seconds` of tuning, and whether it is in evaluation mode, or only checked."""
+
+    file: str
+    ways: tuple[str, ...]
+    seconds: float
+    evaluate: bool
+    untimed: bool
+
+
+Tell = Callable[..., None]
+
+
+class Problem:
+    """The module of a problem: its model, in training mode, and inputs by seed, all made on the GPU."""
+
+    def __init__(self, torch: Any, file: Path, evaluate: bool) -> None:
+        self.torch, self.evaluate = torch, evaluate
+        spec = importlib.util.spec_from_file_location("problem", file)
+        assert spec is not None and spec.loader is not None
+        self.module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.module)
+
+    def model(self) -> Any:
+        self.torch.manual_seed(42)
+        with self.torch.device("cuda"):
+            made = self.module.Model(*self.module.get_init_inputs()).to("cuda")
+        return made.eval() if self.evaluate else made
+
+    def inputs(self, seed: int) -> list[Any]:
+        self.torch.manual_seed(seed)
+        with self.torch.device("cuda"):
+            drawn = self.module.get_inputs()
+        return [x.to("cuda") if isinstance(x, self.torch.Tensor) else x for x in drawn]
+
+
+def largest_error(torch: Any, got: Any, want: Any) -> float:
+    """The largest `|got - want| / (1 + |want|)`: not above TOLERANCE where KernelBench's comparison passes."""
+    if isinstance(want, list | tuple):
+        assert len(got) == len(want), "another number of outputs"
+        return max((largest_error(torch, g, w) for g, w in zip(got, want, strict=True)), default=0.0)
+    if not isinstance(want, torch.Tensor):
+        return 0.0 if got == want else math.inf
+    assert (got.shape, got.dtype) == (want.shape, want.dtype), f"{got.shape} {got.dtype}, not {want.shape} {want.dtype}"
+    worst = 0.0
+    for g, w in zip(got.reshape(-1).split(PIECE), want.reshape(-1).split(PIECE), strict=True):
+        g, w = g.double(), w.double()
+        same = (g == w) | (g.isnan() & w.isnan())
+        error = torch.where(same, 0.0, (g - w).abs() / (1 + w.abs()))
+        worst = max(worst, float(error.nan_to_num(math.inf, math.inf).max()))
+    return worst
+
+
+def written(model: Any) -> list[Any]:
+    """What a model may write to: its buffers, floats for the comparison."""
+    return [b.float() for b in model.buffers()]
+
+
+def made(torch: Any, way: str, model: Any, seconds: float) -> Any:
+    """What runs a model in a way; nothing is compiled before the first call."""
+    for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        backend.allow_tf32 = False
+    if way == "eager":
+        return model
+    torch._dynamo.reset()
+    if way == "compile":
+        return torch.compile(model)
+    if way == "tf32":
+        return lambda *given: with_tf32(torch, model, given)
+    options: dict[str, Any] = {"keep_faster": False}
+    options |= {"trials": 0} if way == "zero" else {"seconds": seconds}
+    options |= {"precision": way} if way == "fp32x3" else {}
+    return torch.compile(model, backend=importlib.import_module("relay_lite.pytorch").ansor, options=options)
+
+
+def with_tf32(torch: Any, model: Any, given: Sequence[Any]) -> Any:
+    """PyTorch's defaults: convolutions in TF32, products not."""
+    torch.backends.cudnn.allow_tf32 = True
+    try:
+        return model(*given)
+    finally:
+        torch.backends.cudnn.allow_tf32 = False
+
+
+def first_call(torch: Any, run: Run, inputs: Sequence[Any]) -> float:
+    """The seconds of a call from nothing."""
+    start = time.perf_counter()
+    run(*inputs)
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def memory(torch: Any, run: Run, inputs: Sequence[Any]) -> dict[str, int]:
+    """The most bytes that a call takes of the device beside what is there between calls, and those there after it.
+
+    All that a process holds counts, PyTorch's or not; kernels and contexts are taken before the first call.
+    """
+
+    def used() -> int:
+        free, total = torch.cuda.mem_get_info()
+        return int(total - free - torch.cuda.memory_reserved() + torch.cuda.memory_allocated())
+
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    out = run(*inputs)
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated() - before
+    del out
+    return {"peak_bytes": int(peak), "between_bytes": used()}
+
+
+def in_turns(torch: Any, runs: Mapping[str, Run], inputs: Sequence[Any]) -> dict[str, float]:
+    """The median milliseconds of a call by way: calls follow each other as a user's do, ways take turns."""
+    begin, end = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+
+    def figure(run: Run, count: int) -> float:
+        begin.record()
+        for _ in range(count):
+            run(*inputs)
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / count
+
+    counts = {}
+    for way, run in runs.items():
+        figure(run, 2)
+        counts[way] = min(200, max(1, round(1e3 * SLICE / figure(run, 1))))
+    figures: dict[str, list[float]] = {way: [] for way in runs}
+    for _ in range(ROUNDS):
+        for way, run in runs.items():
+            figures[way].append(figure(run, counts[way]))
+    return {way: statistics.median(found) for way, found in figures.items()}
+
+
+def ceilings(torch: Any) -> dict[str, float]:
+    """Bytes a second of a copy (read and written), and operations a second of a product of floats."""
+    source = torch.rand(COPIED // 4, device="cuda")
+    target = torch.empty_like(source)
+    a = torch.rand(SIDE, SIDE, device="cuda")
+    took = in_turns(torch, {"copy": lambda: target.copy_(source), "product": lambda: a @ a}, [])
+    return {"bytes_s": 2 * COPIED / took["copy"] * 1e3, "flops_s": 2 * SIDE**3 / took["product"] * 1e3}
+
+
+def work(torch: Any, model: Any, inputs: Sequence[Any]) -> dict[str, int]:
+    """The operations of products and convolutions, and the bytes of inputs, weights and outputs."""
+    with importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False) as counter:
+        out = model(*inputs)
+    held = [*inputs, *model.parameters(), *(out if isinstance(out, list | tuple) else [out])]
+    nbytes = sum(t.numel() * t.element_size() for t in held if isinstance(t, torch.Tensor))
+    return {"flops": int(counter.get_total_flops()), "bytes": int(nbytes)}
+
+
+def right(torch: Any, problem: Problem, run: Run, model: Any) -> float:
+    """The largest error of a way beside eager, over all seeds; both begin with equal models."""
+    reference, worst = problem.model(), 0.0
+    model.load_state_dict(reference.state_dict())
+    for seed in range(SEEDS):
+        inputs = problem.inputs(seed)
+        torch.manual_seed(seed)
+        want = reference(*inputs)
+        torch.manual_seed(seed)
+        got = run(*inputs)
+        worst = max(worst, largest_error(torch, got, want))
+        worst = max(worst, largest_error(torch, written(model), written(reference)))
+        del want, got, inputs
+    return worst
+
+
+def solve(torch: Any, asked: Asked, tell: Tell) -> None:
+    """Tell all of a problem."""
+    problem = Problem(torch, Path(asked.file), asked.evaluate)
+    runs: dict[str, Run] = {}
+    inputs = problem.inputs(0)
+    tell(device=torch.cuda.get_device_name(), torch=torch.__version__, **work(torch, problem.model(), inputs))
+    for way in asked.ways:
+        model = problem.model()
+        try:
+            run = made(torch, way, model, asked.seconds)
+            found: dict[str, Any] = {"first_s": first_call(torch, run, inputs)}
+            found |= memory(torch, run, inputs)
+            if way in OURS:
+                found["error"] = right(torch, problem, run, model)
+            runs[way] = run
+        except Exception as error:  # whatever a model or a compiler raises is what is to be known of this way
+            found = {"failed": f"{type(error).__name__}: {error}"[:500], "trace": traceback.format_exc()[-1500:]}
+        tell(way=way, **found)
+        gc.collect()
+        torch.cuda.empty_cache()
+    if not asked.untimed:
+        tell(ms=in_turns(torch, runs, inputs), **ceilings(torch))
+
+
+def work_on(asked: Asked, gpu: str, findings: str, said: str) -> None:
+    """The process of a problem: on one GPU, what it finds in a file and what it says in another."""
+    os.setsid()
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    with open(said, "w") as words, open(findings, "w") as lines:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(words.fileno(), stream.fileno())
+        torch = importlib.import_module("torch")
+
+        def tell(**found: Any) -> None:
+            print(json.dumps(found), file=lines, flush=True)
+
+        torch.set_grad_enabled(False)
+        solve(torch, asked, tell)
