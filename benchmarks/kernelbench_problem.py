@@ -11,8 +11,10 @@ import gc
 import importlib
 import importlib.util
 import json
+import logging
 import math
 import os
+import re
 import statistics
 import sys
 import time
@@ -28,6 +30,9 @@ SEEDS = 5
 TOLERANCE = 1e-4
 """What KernelBench asks of float32, relative and absolute."""
 ROUNDS, SLICE = 5, 0.02
+OUR_KERNELS = r"_kernel\d+$"
+"""The names of our kernels end so (`codegen_cuda/emit.py`)."""
+MOST_SAID = 300
 PIECE = 1 << 26
 """Elements that are compared at a time."""
 COPIED, SIDE = 1 << 30, 4096
@@ -209,8 +214,39 @@ def right(torch: Any, problem: Problem, run: Run, model: Any) -> float:
     return worst
 
 
+class Said(logging.Handler):
+    """What our packages log, a message once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.messages: list[str] = []
+        for name in ("ansor.torch", "relay_lite"):
+            logging.getLogger(name).addHandler(self)
+            logging.getLogger(name).setLevel(logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage()[:MOST_SAID])
+
+    def taken(self) -> list[str]:
+        """The messages since the last time."""
+        found, self.messages = list(dict.fromkeys(self.messages)), []
+        return found
+
+
+def share_of_ours(torch: Any, run: Run, inputs: Sequence[Any]) -> float:
+    """The share of a call's time on the device that kernels of ours take: those that PyTorch did not name."""
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        run(*inputs)
+        torch.cuda.synchronize()
+    spent = {e.key: e.self_device_time_total for e in profile.key_averages() if e.self_device_time_total > 0}
+    ours = sum(time for name, time in spent.items() if re.search(OUR_KERNELS, name))
+    return ours / max(sum(spent.values()), 1e-9)
+
+
 def solve(torch: Any, asked: Asked, tell: Tell) -> None:
     """Tell all of a problem."""
+    said = Said()
     problem = Problem(torch, Path(asked.file), asked.evaluate)
     runs: dict[str, Run] = {}
     inputs = problem.inputs(0)
@@ -222,11 +258,12 @@ def solve(torch: Any, asked: Asked, tell: Tell) -> None:
             found: dict[str, Any] = {"first_s": first_call(torch, run, inputs)}
             found |= memory(torch, run, inputs)
             if way in OURS:
+                found["share"] = share_of_ours(torch, run, inputs)
                 found["error"] = right(torch, problem, run, model)
             runs[way] = run
         except Exception as error:  # whatever a model or a compiler raises is what is to be known of this way
             found = {"failed": f"{type(error).__name__}: {error}"[:500], "trace": traceback.format_exc()[-1500:]}
-        tell(way=way, **found)
+        tell(way=way, said=said.taken(), **found)
         gc.collect()
         torch.cuda.empty_cache()
     if not asked.untimed:

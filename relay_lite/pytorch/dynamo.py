@@ -58,11 +58,15 @@ def device_of(tensors: Sequence[Any]) -> Any:
 
 
 def _static(fake: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
-    """Which inputs of a graph are weights: those that TorchDynamo says stay, if the graph takes its inputs in order."""
+    """Which inputs of a graph are weights: those that TorchDynamo says stay, if the graph takes its inputs in order.
+
+    What the graph writes to, as batch norms do in training, is none.
+    """
     context = TracingContext.try_get()
     if context is None or context.fw_metadata is None or len(fake) != len(inputs):
         return []
-    return [k for k in context.fw_metadata.static_input_indices if isinstance(inputs[k], torch.Tensor)]
+    found, written = context.fw_metadata, {k for k, i in enumerate(context.fw_metadata.input_info) if i.mutates_data}
+    return [k for k in found.static_input_indices if isinstance(inputs[k], torch.Tensor) and k not in written]
 
 
 class _Graph:

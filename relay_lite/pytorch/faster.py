@@ -47,11 +47,11 @@ def fastest(
     """
     best, kept, tried = ours, set[str](), list[Tried]()
     groups = _groups(calls)
-    cost = {name: len(nodes) * _seconds([_alone(nodes[0], device)], device)[0] for name, nodes in groups.items()}
+    cost = {name: len(nodes) * call_seconds([_alone(nodes[0], device)], device)[0] for name, nodes in groups.items()}
     for name in sorted(groups, key=lambda name: -cost[name])[:MOST_TRIED]:
         nodes = {node.name for node in groups[name]}
         other = make(kept | nodes)
-        before, after = _seconds([lambda run=run: run(*inputs) for run in (best, other)], device)
+        before, after = call_seconds([lambda run=run: run(*inputs) for run in (best, other)], device)
         faster = after < (1 - GAIN) * before
         tried.append(Tried(name, len(nodes), before, after, faster))
         if faster:
@@ -105,7 +105,7 @@ def like(value: Any, device: Any) -> Any:
     return made.normal_() if value.dtype.is_floating_point else made.zero_()
 
 
-def _seconds(runs: Sequence[Run], device: Any) -> list[float]:
+def call_seconds(runs: Sequence[Run], device: Any) -> list[float]:
     """Medians of the seconds of a call, in turns."""
     figures: list[list[float]] = [[] for _ in runs]
     for _ in range(ROUNDS):

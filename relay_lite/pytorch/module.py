@@ -29,7 +29,7 @@ def optimize(
     precision: str | None = None,
     target: str | None = None,
     effort: str = NONE,
-    keep_faster: bool = False,
+    keep_faster: bool | None = None,
 ) -> OptimizedModule:
     """The model compiled for inputs like `example_inputs`, a tuple of its positional arguments; a `torch.nn.Module`.
 
@@ -38,8 +38,8 @@ def optimize(
     any case.  `target` is that of the device of the tensors (`c` on the processor, `cuda` on a GPU) unless it is given;
     `precision` is that of products, as in `ansor tune-network --precision`.  Inputs of other shapes are compiled when
     they first come, and a model whose weights are written to is compiled again.  What we do not know runs in PyTorch,
-    and is named in a log message.  With `keep_faster` operators are tried in PyTorch, too, and stay there where a call
-    of the whole takes less; a log message has the table.
+    and is named in a log message.  With `keep_faster`, which an `effort` brings unless it is False, operators are tried
+    in PyTorch, too, and stay there where a call of the whole takes less; a log message has the table.
 
     Raises GraphError for a model that is training, one that `torch.export` cannot trace, and options that make no
     sense.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -22,17 +24,20 @@ from ..tuning.network import Network, in_layout, in_precision
 from ..tuning.tune_network import tune
 from .options import Options
 
-LAYOUT = "NHWC"
+LEAST_SECONDS = 1.0
+"""In less nothing is measured."""
 logger = logging.getLogger("ansor.torch")
 
 
-def prepared(graph: IRModule, device: str, options: Options) -> tuple[IRModule, Target]:
+def prepared(graph: IRModule, device: str, options: Options, layout: str) -> tuple[IRModule, Target]:
     """The graph as it is measured and compiled for a device of torch (`cpu`, `cuda`), and its target.
+
+    `layout` is that of its convolutions of two axes.
 
     Raises TaskError for a precision that the target lacks.
     """
     target = options.target_on(device)
-    network = Network("torch", in_layout(graph, LAYOUT), {}, graph)
+    network = Network("torch", in_layout(graph, layout), {}, graph)
     network, target = in_precision(network, target, options.precision or target.precision)
     return network.graph, target
 
@@ -63,12 +68,18 @@ def _keep(log: Path) -> None:
         logger.warning("what was measured is not kept: %s", error)
 
 
-def measure(graph: IRModule, target: Target, options: Options, log: Path | None) -> None:
-    """Add to a log what the options ask for.  Raises what `TaskScheduler.tune` raises."""
+def measure(graph: IRModule, target: Target, options: Options, log: Path | None, until: float) -> None:
+    """Add to a log what the options ask for, in the time that is left `until` then, by the monotonic clock.
+
+    Raises what `TaskScheduler.tune` raises.
+    """
     if log is None or not options.measures:
         return
     tasks, weights = extract_tasks(graph, {}, target)
-    budget = options.budget(len(tasks))
+    left = None if until == math.inf else until - time.monotonic()
+    if left is not None and left < LEAST_SECONDS:
+        return
+    budget = options.budget(len(tasks), left)
     tune(
         tasks, weights, log, budget.trials, seed=0, time_limit=budget.seconds, verbose=0,
         early_stopping=budget.early_stopping,

@@ -18,7 +18,8 @@ from ..ir.errors import GraphError
 PathLike = str | os.PathLike[str]
 SUBJECT = "torch"
 TRIALS_A_TASK = 64
-"""What is asked for where only seconds are given; rounds are sized by it."""
+TRIALS_A_SECOND = 16
+"""What is asked for where only seconds are given: more than can be measured."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Options:
     Records are read from `log` if it exists, then from the store (docs/store.md); what is measured is added to both,
     where a log is named.  `target` is that of the device of
     the tensors unless it is given; `precision` is that of products.  With `keep_faster` an operator stays in PyTorch
-    where a call of the whole takes less then (`faster.py`).
+    where a call of the whole takes less then (`faster.py`); None says so for an `effort` of quick or full.
     """
 
     trials: int = 0
@@ -47,7 +48,7 @@ class Options:
     precision: str | None = None
     target: str | None = None
     effort: str = NONE
-    keep_faster: bool = False
+    keep_faster: bool | None = None
 
     def __post_init__(self) -> None:
         whole = isinstance(self.trials, int) and self.trials >= 0
@@ -59,11 +60,11 @@ class Options:
         law = "what is measured needs a log to be kept in, for the store is off (ANSOR_CACHE=off)"
         kept = self.log is not None or bool(stores())
         require(not self.measures or kept, GraphError, SUBJECT, law, log=self.log)
-        known = (*PRECISIONS, *HALVES)
-        law = f"the precision is one of {', '.join(known)}"
-        require(self.precision is None or self.precision in known, GraphError, SUBJECT, law, got=self.precision)
-        law = "keep_faster must be True or False"
-        require(isinstance(self.keep_faster, bool), GraphError, SUBJECT, law, got=self.keep_faster)
+        precisions = (*PRECISIONS, *HALVES)
+        law = f"the precision is one of {', '.join(precisions)}"
+        require(self.precision is None or self.precision in precisions, GraphError, SUBJECT, law, got=self.precision)
+        law, known = "keep_faster must be True, False or None", (True, False, None)
+        require(self.keep_faster in known, GraphError, SUBJECT, law, got=self.keep_faster)
         self.target_on("cpu")
 
     @property
@@ -72,16 +73,23 @@ class Options:
         return self.trials > 0 or self.seconds is not None or self.effort != NONE
 
     @property
+    def tries_others(self) -> bool:
+        """Whether operators are tried in PyTorch, too."""
+        return self.effort != NONE if self.keep_faster is None else self.keep_faster
+
+    @property
     def unmeasured(self) -> Options:
         """The same, and nothing is measured."""
         return replace(self, trials=0, seconds=None, effort=NONE)
 
-    def budget(self, tasks: int) -> Budget:
-        """What is spent on so many tasks."""
+    def budget(self, tasks: int, left: float | None) -> Budget:
+        """What is spent on so many tasks where `left` of the `seconds` are left."""
         quick = self.effort == QUICK
-        a_task = QUICK_TRIALS if quick else TRIALS_A_TASK
-        seconds = QUICK_SECONDS * tasks if quick and self.seconds is None else self.seconds
-        return Budget(self.trials or a_task * tasks, seconds, AUTO if quick else None)
+        trials = (QUICK_TRIALS if quick else TRIALS_A_TASK) * tasks
+        seconds = QUICK_SECONDS * tasks if quick and left is None else left
+        if left is not None and not quick:
+            trials = max(trials, int(TRIALS_A_SECOND * left))
+        return Budget(self.trials or trials, seconds, AUTO if quick else None)
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Options:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import operator
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,11 +24,12 @@ from ..frontend.torch.importer import import_graph, refused_nodes
 from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
 from ..ir.nodes import Array
+from ..runtime.library import NetworkLibrary
 from .faster import fastest, like, table
 from .memory_order import as_they_lie, order_of
-from .network import compiled, log_of, measure, prepared
 from .options import Options
 from .program import Program, Weight
+from .variants import NotCompiled, program_of
 
 logger = logging.getLogger("ansor.torch")
 ASSERTED = "aten._assert_tensor_metadata.default"
@@ -62,7 +65,7 @@ def _runs(
             _tell(str(node.target), "runs in PyTorch: %s", refused[node.name])
     outside = {*refused, *[node.name for node in _views(module.graph)]}
 
-    if not options.keep_faster or device is None:
+    if not options.tries_others or device is None:
         return _bound(_compiled(module, outside, known, options, device), weights)
 
     def made(elsewhere: set[str], options: Options) -> Run:
@@ -95,9 +98,15 @@ def _largest(graph: Any) -> int:
 
 
 def _compiled(module: Any, outside: set[str], weights: Mapping[str, Weight], options: Options, device: Any) -> Any:
-    """The module with programs in place of its parts that are not `outside`; it is changed."""
-    for node in _partitioned(module, outside):
-        _replace(module, node, weights, options, device)
+    """The module with programs in place of its parts that are not `outside`; it is changed.
+
+    Parts share the seconds of the options: each has its share of what is left.
+    """
+    parts = _partitioned(module, outside)
+    end = math.inf if options.seconds is None else time.monotonic() + options.seconds
+    for k, node in enumerate(parts):
+        now = time.monotonic()
+        _replace(module, node, weights, options, device, now + (end - now) / (len(parts) - k))
     module.graph.eliminate_dead_code()
     module.recompile()
     return module
@@ -181,8 +190,10 @@ def _partitioned(module: Any, outside: set[str]) -> list[Any]:
     return [node for node in module.graph.nodes if node.op == "call_module" and node.name.startswith("ansor_")]
 
 
-def _replace(module: Any, node: Any, weights: Mapping[str, Weight], options: Options, device: Any) -> None:
-    """Let a part run as a program of ours; one that cannot be compiled stays in PyTorch."""
+def _replace(
+    module: Any, node: Any, weights: Mapping[str, Weight], options: Options, device: Any, until: float
+) -> None:  # fmt: skip
+    """Let a part run as a program of ours, measured `until` then; one that cannot be compiled stays in PyTorch."""
     part = module.get_submodule(node.target)
     if all(n.target is operator.getitem or getattr(n.target, "is_view", False) for n in _calls(part.graph)):
         return
@@ -196,15 +207,17 @@ def _replace(module: Any, node: Any, weights: Mapping[str, Weight], options: Opt
     taken = [n.meta["val"] for n in part.graph.nodes if n.op == "placeholder" and n.name not in bound]
     orders = [order_of(v) for v in taken], [order_of(v) for v in expected]
     imported = import_graph(_read(part.graph, {name: weight.array for name, weight in bound.items()}))
-    graph, target = prepared(as_they_lie(imported, *orders), device.type, options)
-    with log_of(options) as log:
-        measure(graph, target, options, log)
-        try:
-            program = Program(compiled(graph, target, log), device, *orders, list(bound.values()))
-        except TeError as error:
-            _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
-            output.args = (output.args[0][0],) if single else output.args
-            return
+
+    def make(library: NetworkLibrary) -> Program:
+        return Program(library, device, *orders, list(bound.values()))
+
+    graph = as_they_lie(imported, *orders)
+    try:
+        program = program_of(graph, device, options, make, lambda: [like(v, device) for v in taken], until)
+    except NotCompiled as error:
+        _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
+        output.args = (output.args[0][0],) if single else output.args
+        return
     module.add_submodule(node.target, Compiled(program, expected, single))
     node.args = tuple([a for a in node.args if a.name not in weights])
 

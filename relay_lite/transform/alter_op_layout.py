@@ -12,10 +12,15 @@ from ansor.core.target import STRICT, TF32
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function
+from .context import PassContext, register_config
 from .fold_stride import with_folded_stride
 from .layout_rewriter import rewrite_layouts
 from .sequential import Pass
 from .strategy import folds_stride, reads_turned, winograd_tile
+
+WINOGRAD = "relay.AlterOpLayout.winograd"
+"""Option of a `PassContext`: whether convolutions may be computed by Winograd's method."""
+register_config(WINOGRAD, bool)
 
 
 def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a class in TVM, and written like one
@@ -29,7 +34,8 @@ def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a clas
             return _of_turned(node) if reads_turned(node, target) else node
         if node.op.name == "nn.conv2d" and folds_stride(node, target, precision):
             return with_folded_stride(node)
-        m = winograd_tile(node, target) if node.op.name == "nn.conv2d" and precision != TF32 else None
+        exact = precision != TF32 and PassContext.current().option(WINOGRAD, True)
+        m = winograd_tile(node, target) if node.op.name == "nn.conv2d" and exact else None
         return node if m is None else _as_winograd(node, m)
 
     def run(function: Function) -> Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from ansor import AnsorError
 from relay_lite import GraphError
 from relay_lite import pytorch as front
-from relay_lite.pytorch import faster, partition
+from relay_lite.pytorch import faster, partition, variants
 from relay_lite.pytorch.program import Program
 from relay_lite.pytorch.programs import Programs
 from tests.torch.nets import NETS, made
@@ -116,7 +117,7 @@ def test_an_operator_stays_in_pytorch_where_the_whole_is_faster_then(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(partition.logger, "warning", lambda text, *values: said.append(text % values))
-    monkeypatch.setattr(faster, "_seconds", lambda runs, device: [1.0, theirs][: len(runs)])
+    monkeypatch.setattr(faster, "call_seconds", lambda runs, device: [1.0, theirs][: len(runs)])
     model, x = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3), nn.ReLU()).eval(), torch.randn(4, 5)
     module = front.optimize(model, (x,), keep_faster=True)
     close(module(x), model(x))
@@ -147,7 +148,7 @@ def test_a_part_that_is_not_compiled_runs_in_pytorch(monkeypatch: pytest.MonkeyP
     def refuse(*args: Any) -> Any:
         raise GraphError("network: no")
 
-    monkeypatch.setattr(partition, "compiled", refuse)
+    monkeypatch.setattr(variants, "compiled", refuse)
     model, x = Mixed().eval(), torch.randn(4, 5)
     for module in both(model, x):
         close(module(x), model(x))
@@ -309,7 +310,7 @@ def test_threads_share_a_program() -> None:
             {"budget": 3},
             "options are trials, seconds, log, precision, target, effort, keep_faster, got unknown=.'budget'",
         ),
-        ({"keep_faster": "yes"}, "keep_faster must be True or False, got 'yes'"),
+        ({"keep_faster": "yes"}, "keep_faster must be True, False or None, got 'yes'"),
         ({"effort": "much"}, "effort is one of none, quick, full"),
         ({"trials": -1}, "trials must be an integer of at least 0"),
         ({"trials": 3}, "what is measured needs a log to be kept in"),
@@ -352,3 +353,30 @@ def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> 
     model.weight.mul_(2)
     close(compiled(index), model(index))
     assert len(programs) == 2
+
+
+@pytest.mark.parametrize("kind", ["1d", "2d", "3d", "momentum None", "plain", "half"])
+def test_batch_norms_in_training_are_as_eager_and_one_program(kind: str, programs: list[Program]) -> None:
+    """Without gradients: moments of the batch, and running ones that are written; dropout is PyTorch's own."""
+    shape = {"1d": (7, 5), "3d": (2, 5, 3, 2, 4)}.get(kind, (3, 5, 4, 6))
+    norm = {"1d": nn.BatchNorm1d, "3d": nn.BatchNorm3d}.get(kind, nn.BatchNorm2d)
+    options = {"momentum None": {"momentum": None}, "plain": {"affine": False}}.get(kind, {})
+    model = nn.Sequential(norm(5, **options), nn.ReLU(), nn.Dropout(0.3), norm(5, momentum=0.3)).train()
+    if kind != "plain":
+        nn.init.normal_(model[0].weight)
+    dtype = torch.float16 if kind == "half" else torch.float32
+    other = copy.deepcopy(model.to(dtype))
+    compiled = torch.compile(other, backend="ansor")
+    for seed in range(3):
+        x = (torch.randn(shape) * 3 + 1).to(dtype)
+        results = []
+        for run in (model, compiled):
+            torch.manual_seed(seed)
+            results.append((run(x), torch.get_rng_state()))
+        limit = 1e-2 if kind == "half" else LIMIT
+        assert (results[0][0].double() - results[1][0].double()).abs().max() <= limit * results[0][0].abs().max()
+        assert torch.equal(results[0][1], results[1][1])
+        for one, two in zip(model.buffers(), other.buffers(), strict=True):
+            assert (one.double() - two.double()).abs().max() <= limit * max(1.0, one.abs().max().item())
+    if kind != "momentum None":
+        assert len(programs) == 2  # one in front of the dropout and one behind, for all calls

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.nodes import Expr
-from ..onnx.emit import add, broadcast_to, call, const, mul, reshape, transpose
+from ..onnx.emit import add, broadcast_to, call, cast, const, mul, reshape, sub, transpose
 from ..onnx.product import product
 from .node import Aten, Converter, Converters
 
@@ -71,6 +71,31 @@ def batch_norm(node: Aten) -> Sequence[Expr | None]:
     scale, shift = _affine(node, x.shape[1:2], x.dtype)
     moments = node.tensor("running_mean"), node.tensor("running_var")
     return [node.onnx("BatchNormalization", x, scale, shift, *moments, epsilon=node.number("eps"))[0], None, None]
+
+
+def batch_moments(node: Aten) -> Sequence[Expr | None]:
+    """Batch norm with the moments of the batch, in training: its result, these moments, and the running ones after it.
+
+    Halves are summed up as floats.
+    """
+    x = node.tensor("input")
+    node.require(node.flag("training"), "it must use the moments of the batch")
+    wide = cast(x, "float32") if x.dtype == "float16" else x
+    channels, axes = wide.shape[1], (0, *range(2, len(wide.shape)))
+    count = prod([wide.shape[axis] for axis in axes])
+    mean = call("mean", wide, axis=axes, keepdims=True)
+    var = call("variance", wide, mean, axis=axes, keepdims=True)
+    spread = call("rsqrt", add(var, float(node.number("eps"))))
+    out = mul(sub(wide, mean), spread)
+    scale, shift = [reshape(cast(e, wide.dtype), mean.shape) for e in _affine(node, (channels,), wide.dtype)]
+    weight = float(node.number("momentum"))
+    moments = [reshape(e, (channels,)) for e in (mean, var, spread)]
+    now = moments[0], mul(moments[1], count / max(count - 1, 1))
+    before = node.tensor("running_mean"), node.tensor("running_var")
+    running = [
+        add(mul(old, 1 - weight), mul(cast(new, old.dtype), weight)) for old, new in zip(before, now, strict=True)
+    ]
+    return [add(mul(out, scale), shift), moments[0], moments[2], *running]
 
 
 def layer_norm(node: Aten) -> Sequence[Expr | None]:
@@ -249,6 +274,7 @@ CONVERTERS: Converters = {
     "aten.baddbmm": baddbmm,
     "aten.linear": linear,
     "aten._native_batch_norm_legit_no_training": batch_norm,
+    "aten._native_batch_norm_legit_functional": batch_moments,
     "aten._native_batch_norm_legit.no_stats": instance_moments,
     "aten.native_layer_norm": layer_norm,
     "aten.native_group_norm": group_norm,

@@ -1,0 +1,132 @@
+"""How a graph of few convolutions is computed on a GPU: the stopwatch chooses among layouts and methods.
+
+PyTorch's images have their channels first.  Kernels of ours are faster with channels last, and Winograd's method needs
+them there; but both move whole images, which takes longer than the convolution where channels are few.  What wins
+depends on all kernels of a graph together, so the program of each way is compiled, without measuring others, and run.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from ansor.core.target import STRICT
+from te_lite.errors import TeError
+
+from ..ir.errors import GraphError
+from ..ir.module import IRModule, main_function
+from ..ir.nodes import Call
+from ..ir.visit import is_op, post_order
+from ..runtime.library import NetworkLibrary
+from ..transform import PassContext
+from ..transform.alter_op_layout import WINOGRAD
+from .faster import call_seconds
+from .network import compiled, log_of, measure, prepared
+from .options import Options
+from .program import Program
+
+MOST_CONVOLUTIONS = 6
+"""In larger graphs, whose convolutions share the cost of moving images, channels come last."""
+Make = Callable[[NetworkLibrary], Program]
+logger = logging.getLogger("ansor.torch")
+
+
+class NotCompiled(GraphError):
+    """A graph that cannot be compiled or put on its device."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The layout of convolutions of two axes, and whether Winograd's method may compute them."""
+
+    layout: str
+    winograd: bool
+
+    @property
+    def context(self) -> PassContext:
+        """The passes that make it."""
+        return PassContext(opt_level=3, config={WINOGRAD: self.winograd})
+
+    def __str__(self) -> str:
+        return self.layout + ("" if self.winograd else " without Winograd's method")
+
+
+USUAL = Variant("NHWC", True)
+DIRECT, FIRST = Variant("NHWC", False), Variant("NCHW", False)
+
+
+def program_of(
+    graph: IRModule, device: Any, options: Options, make: Make, inputs: Callable[[], Sequence[Any]], until: float
+) -> Program:
+    """The program of a graph on a device of torch, after the measurements that the options ask for, which end `until`
+    then by the monotonic clock, less the seconds that compiling took before.
+
+    `make` puts a network on the device, `inputs` draws tensors that it can be called with.  Raises NotCompiled, and
+    what measuring raises.
+    """
+    begun = time.monotonic()
+    found = _fastest(graph, device, options, make, inputs)
+    spent = (time.monotonic() - begun) / len(_variants(graph, device, options))
+    if found is not None and not options.measures:
+        return found[1]
+    variant = USUAL if found is None else found[0]
+    del found
+    with variant.context:
+        wanted, target = prepared(graph, device.type, options, variant.layout)
+        with log_of(options) as log:
+            measure(wanted, target, options, log, until - spent)
+            try:
+                return make(compiled(wanted, target, log))
+            except TeError as error:
+                raise NotCompiled(str(error)) from error
+
+
+def _variants(graph: IRModule, device: Any, options: Options) -> list[Variant]:
+    """The ways that are tried; one where nothing is to be chosen."""
+    convs = [n for n in post_order(main_function(graph).body) if is_op(n, "nn.conv2d")]
+    exact = (options.precision or options.target_on(device.type).precision) == STRICT
+    floats = all(n.dtype == "float32" for n in convs)
+    if device.type != "cuda" or not 0 < len(convs) <= MOST_CONVOLUTIONS or not (exact and floats):
+        return [USUAL]
+    return [USUAL, *([DIRECT] if any(map(_by_winograd, convs)) else []), FIRST]
+
+
+def _by_winograd(conv: Call) -> bool:
+    """Whether Winograd's method may compute a convolution with channels first."""
+    plain = conv.attrs["groups"] == 1 and {*conv.attrs["strides"], *conv.attrs["dilation"]} == {1}
+    return plain and conv.args[1].shape[2:] == (3, 3)
+
+
+def _fastest(
+    graph: IRModule, device: Any, options: Options, make: Make, inputs: Callable[[], Sequence[Any]]
+) -> tuple[Variant, Program] | None:
+    """The way whose program takes least time, with that program; None where there is but one way, or none runs."""
+    variants = _variants(graph, device, options)
+    if len(variants) == 1:
+        return None
+    best: tuple[float, Variant, Program] | None = None
+    given = inputs()
+    for variant in variants:
+        try:
+            with variant.context, log_of(options.unmeasured) as log:
+                wanted, target = prepared(graph, device.type, options, variant.layout)
+                program = make(compiled(wanted, target, log))
+            (seconds,) = call_seconds([partial(program, *given)], device)
+        except (TeError, torch.OutOfMemoryError) as error:
+            logger.info("convolutions in %s are not tried: %s", variant, error)
+            continue
+        if best is None or seconds < best[0]:
+            best = seconds, variant, program
+        del program
+        gc.collect()  # the memory of what has lost
+    if best is None:
+        return None
+    logger.info("convolutions of a graph: %s", best[1])
+    return best[1], best[2]
