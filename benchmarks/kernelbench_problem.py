@@ -241,7 +241,7 @@ def share_of_ours(torch: Any, run: Run, inputs: Sequence[Any]) -> float:
         torch.cuda.synchronize()
     spent = {e.key: e.self_device_time_total for e in profile.key_averages() if e.self_device_time_total > 0}
     ours = sum(time for name, time in spent.items() if re.search(OUR_KERNELS, name))
-    return ours / max(sum(spent.values()), 1e-9)
+    return float(ours / max(sum(spent.values()), 1e-9))
 
 
 def solve(torch: Any, asked: Asked, tell: Tell) -> None:

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from ansor.core.hints import install
+from te_lite.drawn import DRAWN
 from te_lite.errors import require
 
-from .array_checks import ARRAY_CHECKS, JUDGED, ArrayChecks
+from .array_checks import ARRAY_CHECKS, JUDGED, LARGE_CHECKS, ArrayChecks, LargeChecks
 from .compile import compile_source
 from .errors import DeviceError
 from .fetch_ahead import NOTHING, TYPES, Ahead
@@ -124,8 +125,12 @@ class DeviceArray:
         return int(self.allocation)
 
     @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
     def nbytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return self.size * self.dtype.itemsize
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -133,7 +138,7 @@ class DeviceArray:
 
 
 class CudaDevice:
-    """Device number `index`; an `ansor.core.backend.Device` that checks arrays itself (`ChecksArrays`)."""
+    """Device number `index`; an `ansor.core.backend.Device` that checks and draws arrays itself (`DrawsArrays`)."""
 
     def __init__(self, index: int) -> None:
         self._index, self.cuda = index, driver()
@@ -183,13 +188,39 @@ class CudaDevice:
 
     def within(self, handle: DeviceArray, low: DeviceArray, high: DeviceArray, nan: DeviceArray) -> bool:
         """Whether each element lies between those of `low` and `high`, or is NaN where `nan` says so."""
-        nans, size = nan.nbytes, int(np.prod(handle.shape, dtype=np.int64))
         pointers = [a.pointer for a in (handle, low, high, nan)]
-        return self._checks.within(str(handle.dtype), pointers, nans, size)
+        return self._checks.within(str(handle.dtype), pointers, nan.nbytes, handle.size)
+
+    def draws(self, dtype: str) -> bool:
+        """Whether `draw` makes arrays of `dtype`."""
+        return dtype in DRAWN
+
+    def draw(self, handle: DeviceArray, key: tuple[int, int]) -> None:
+        """Make the elements those of `te_lite.drawn.DrawnArray`; done when later work on the device begins."""
+        self._large.draw(str(handle.dtype), handle.pointer, handle.size, key)
+
+    def drawn(self, handle: DeviceArray, key: tuple[int, int]) -> bool:
+        """Whether the elements are those that `draw` makes, bit by bit."""
+        return self._large.drawn(str(handle.dtype), handle.pointer, handle.size, key)
+
+    def astray(
+        self, handle: DeviceArray, other: DeviceArray, slope: float, floor: float, most: int
+    ) -> tuple[int, Array]:
+        """How many elements are off those of `other`, and flat indices of some; see `LargeChecks.astray`."""
+        pointers = (handle.pointer, other.pointer)
+        return self._large.astray(str(handle.dtype), pointers, handle.size, slope, floor, most)
+
+    def pick(self, handle: DeviceArray, places: DeviceArray) -> Array:
+        """A host copy of the elements at flat indices, an array of int64 on the device."""
+        return self._large.pick(handle.pointer, places.pointer, places.size, handle.dtype)
 
     @cached_property
     def _checks(self) -> ArrayChecks:
         return ArrayChecks(self.cuda, compile_source(ARRAY_CHECKS, self.arch).cubin)
+
+    @cached_property
+    def _large(self) -> LargeChecks:
+        return LargeChecks(self.cuda, compile_source(LARGE_CHECKS, self.arch).cubin)
 
     def load(self, directory: str) -> DeviceProgram:
         """Load what `CudaBackend.build` left in `directory`."""

@@ -20,7 +20,8 @@ Read the modules in this order; none imports one that comes after it.
     its nests           lower_operand, lower_mma, lower_matrix_load, lower_growth, lower_nest
     shared              double_buffer, thread_parts
     passes              vthread, unroll, whole_turns, sync, lower
-    meaning             reference_expr, reference, interp_memory, interp_scope, warp_operation, interp
+    meaning             reference_expr, reference_fold, reference, interp_memory, interp_scope, warp_operation, interp
+    at points           drawn, expr_numbers, reference_points, reference_demand
     printing            state_text, python_text, dag_json, dag_check, dag_difference
     beside them         environment, timing, methods, topi
 

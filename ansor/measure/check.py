@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -164,23 +165,44 @@ def _around(reference: Array, error: Array, dtype: str) -> Accepted:
     return Accepted(low.astype(kind), high.astype(kind), either if either.any() else None)
 
 
-def mismatch(got: Array, right: Accepted) -> str:
-    """Empty when `got` is right, else one sentence with the number of wrong elements and the worst of them."""
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with an output: how many elements are, the flat index of the worst, what it is and should be."""
+
+    count: int
+    worst: int
+    got: str
+    want: str
+
+
+def fault(got: Array, right: Accepted) -> Fault | None:
+    """What is wrong with `got`; None when nothing is."""
     got = got.astype(computed(str(got.dtype)), copy=False)
     fine = (got >= right.low) & (got <= right.high)
     if fine.all():
-        return ""
+        return None
     if right.nan is not None:
         fine |= right.nan & np.isnan(got)
     if fine.all():
-        return ""
-    wrong = np.argwhere(~fine)
+        return None
+    wrong = np.flatnonzero(~fine)
     low, high, values = [x[~fine].astype(np.float64) for x in (right.low, right.high, got)]
     with np.errstate(all="ignore"):
         middle, half = (low + high) / 2, (high - low) / 2
         excess = np.abs(values - middle) / np.maximum(half, np.finfo(np.float64).tiny)
     worst = int(np.where(np.isnan(excess), np.inf, excess).argmax())
-    where = tuple(int(k) for k in wrong[worst])
     want = f"{middle[worst]:.9g}" + (f" to within {half[worst]:.2g}" if half[worst] > 0 else "")
-    text = "1 element is" if len(wrong) == 1 else f"{len(wrong)} elements are"
-    return f"{text} wrong of {got.size}, the worst at {where}: {got[where]}, not {want}"
+    return Fault(len(wrong), int(wrong[worst]), str(got.flat[wrong[worst]]), want)
+
+
+def fault_text(count: int, shape: tuple[int, ...], which: str, place: int, got: str, want: str) -> str:
+    """One sentence on `count` wrong elements, and on the one at the flat index `place`."""
+    where = tuple([int(k) for k in np.unravel_index(place, shape)])
+    text = "1 element is" if count == 1 else f"{count} elements are"
+    return f"{text} wrong of {prod(shape)}, {which} at {where}: {got}, not {want}"
+
+
+def mismatch(got: Array, right: Accepted) -> str:
+    """Empty when `got` is right, else one sentence with the number of wrong elements and the worst of them."""
+    found = fault(got, right)
+    return "" if found is None else fault_text(found.count, got.shape, "the worst", found.worst, found.got, found.want)

@@ -3,7 +3,7 @@
 build    steps -> state, its weights packed if the task says so -> loop nest (error 1; 9 where the verifier refuses it),
          built by the backend (error 2)
 data     inputs of a task and the outputs that are right for them: made once, kept as .npy files
-prepare  the same, put on the device
+prepare  the same, put on the device; or, of large tasks, drawn there (`drawn_task.py`)
 compare  load several programs, time them in turns (error 4)
 run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4), look whether the
          inputs are as they were (error 5), put them back for the next program, compare what the last run left (error 5)
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,27 @@ from te_lite.reference import random_inputs
 from te_lite.replay import replay
 from te_lite.step_json import steps_from_json
 
-from ..core.backend import Array, Backend, Device, Program
+from ..core.backend import Array, Backend, DrawsArrays, Program
 from ..core.backends import load_backend
 from ..core.collector import collector_paused
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
-from ..layout.packing import PackedLayout
+from ..core.target import Target
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from . import turns
-from .array_checks import ArrayChecks, array_checks
+from .array_checks import array_checks
 from .check import Accepted, accepted_values, poison, save_whole
+from .drawn_task import DrawnTask, bytes_needed, drawing_device, drawn_task, may_be_drawn
 from .networks import run_network
+from .plain_program import run_plain
+from .prepared import HeldTask, TaskArrays, data_bytes
+from .samples import Definition, samples_of
 
 MAX_MESSAGE = 512
 KEPT_BYTES = 1 << 30
+"""What the data of tasks that the host holds may take, on the host; about as much on the device."""
+KEPT_ON_DEVICE = 1 << 34
+"""What the data of tasks that are drawn on the device may take there, and half of what is free at most."""
 
 
 class JobFailure(Exception):
@@ -79,80 +86,12 @@ def refuse_odd_times(costs: Sequence[float]) -> None:
         raise ValueError(f"the times {costs} are not positive numbers")
 
 
-@dataclass(frozen=True)
-class Lent:
-    """An input as a program gets it: the array on the device, and what it must still hold afterwards.
-
-    `kept` is what the checks keep of it.
-    """
-
-    name: str
-    handle: Any
-    array: Array
-    kept: Any
-
-
-@dataclass
-class Prepared:
-    """A task's data in the worker, by argument number: inputs, what is right for the outputs, arrays on the device.
-
-    `kept` is what `checks` keep of inputs and bounds.
-    """
-
-    task: str
-    dag: ComputeDAG
-    device: Device
-    inputs: Mapping[int, Array]
-    right: Mapping[int, Accepted]
-    handles: list[Any]
-    checks: ArrayChecks
-    kept: Mapping[int, Any]
-
-    def lend(self, packed: Sequence[Any]) -> dict[int, Lent]:
-        """The inputs for a program; those that `packed` lists are packed for it."""
-        lent = {
-            k: Lent(self.dag.tensors[k].name, self.handles[k], array, self.kept[k]) for k, array in self.inputs.items()
-        }
-        for k, digits in packed:
-            array = self.inputs[k]
-            layout = PackedLayout(array.shape, ("",) * array.ndim, tuple([(d, extent) for d, extent in digits]))
-            array = layout.pack(array)
-            lent[k] = Lent(lent[k].name, self.device.put(array), array, self.checks.keep(array))
-        return lent
-
-    def arguments(self, lent: Mapping[int, Lent]) -> list[Any]:
-        """The device arrays that a program takes."""
-        return [lent[k].handle if k in lent else handle for k, handle in enumerate(self.handles)]
-
-    def take_back(self, lent: Mapping[int, Lent]) -> list[str]:
-        """The names of the inputs that a program has changed; they are as before when this returns."""
-        changed = [one for one in lent.values() if not self.checks.same(one.handle, one.array, one.kept)]
-        for one in changed:
-            self.device.write(one.handle, one.array)
-        return [one.name for one in changed]
-
-    def poison_outputs(self) -> None:
-        """What a program does not write shows."""
-        for k in self.right:
-            self.checks.poison(self.handles[k], self.dag.tensors[k])
-
-    def wrong_outputs(self) -> list[str]:
-        """A sentence for each output that is not what the reference says."""
-        found = {k: self.checks.wrong(self.handles[k], right, self.kept[k]) for k, right in self.right.items()}
-        return [f"output {self.dag.tensors[k].name}: {text}" for k, text in found.items() if text]
-
-
-def data_bytes(inputs: Mapping[int, Array], right: Mapping[int, Accepted]) -> int:
-    """The memory of a task's data on the host; they take as much on the device again, or twice that."""
-    return sum(a.nbytes for a in inputs.values()) + sum(r.nbytes for r in right.values())
-
-
 class Workbench:
     """The state of a worker between jobs: the last computation, the data of the last tasks, the best time of each."""
 
     def __init__(self) -> None:
         self._dag: tuple[str, ComputeDAG] | None = None
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, TaskArrays] = {}
         self._best: dict[str, float] = {}
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -193,20 +132,38 @@ class Workbench:
         return {"error_no": 0, "packed": _packed_inputs(dag, program)}
 
     def make_data(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Make the task's data, and store them in the job's directory, for those who prepare it."""
+        """Make the task's data, and store them in the job's directory, for those who prepare it.
+
+        Of one that a GPU will probably draw, only what is known at samples.
+        """
         with stage(MeasureErrorNo.UNKNOWN_ERROR):
-            _task_data(self.dag(job), Path(job["directory"]), int(job["seed"]), job["precision"])
+            dag, folder = self.dag(job), Path(job["directory"])
+            if may_be_drawn(dag, folder) and Target.of(job["target"]).is_gpu:
+                samples_of(_definition(dag, job), folder)
+            else:
+                _task_data(dag, folder, int(job["seed"]), job["precision"])
         return {"error_no": 0}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Keep the task's data at hand; what is not yet in the job's directory is made and stored there.
 
-        Of earlier tasks those used last are kept, too, as long as all take at most `KEPT_BYTES`; the answer names all.
+        Of earlier tasks those used last are kept, too, as long as there is room; the answer names all.
         """
         with stage(MeasureErrorNo.UNKNOWN_ERROR):
-            dag = self.dag(job)
-            inputs, right = _task_data(dag, Path(job["directory"]), int(job["seed"]), job["precision"])
-        self._make_room(data_bytes(inputs, right))
+            dag, folder = self.dag(job), Path(job["directory"])
+        device = None
+        if may_be_drawn(dag, folder):
+            with stage(MeasureErrorNo.COMPILE_DEVICE):
+                device = drawing_device(_backend(job).open(int(job["device"])), dag)
+        self._prepared.pop(job["task"], None)
+        made = self._held(job, dag, folder) if device is None else self._drawn(job, dag, folder, device)
+        self._prepared[job["task"]] = made
+        return {"error_no": 0, "held": list(self._prepared)}
+
+    def _held(self, job: dict[str, Any], dag: ComputeDAG, folder: Path) -> HeldTask:
+        with stage(MeasureErrorNo.UNKNOWN_ERROR):
+            inputs, right = _task_data(dag, folder, int(job["seed"]), job["precision"])
+        self._make_room(HeldTask, data_bytes(inputs, right), KEPT_BYTES)
         with stage(MeasureErrorNo.COMPILE_DEVICE):
             device = _backend(job).open(int(job["device"]))
             handles = [
@@ -215,17 +172,29 @@ class Workbench:
             checks = array_checks(device, [dag.tensors[k] for k in right], data_bytes(inputs, right))
             kept = {k: checks.keep(array) for k, array in inputs.items()}
             kept |= {k: checks.keep_bounds(r) for k, r in right.items()}
-        self._prepared[job["task"]] = Prepared(job["task"], dag, device, inputs, right, handles, checks, kept)
-        return {"error_no": 0, "held": list(self._prepared)}
+        return HeldTask(job["task"], dag, device, inputs, right, handles, checks, kept)
 
-    def _make_room(self, nbytes: int) -> None:
-        """Drop the data of tasks that were not used for long, for a task whose data take `nbytes`."""
-        while (
-            self._prepared and nbytes + sum(data_bytes(p.inputs, p.right) for p in self._prepared.values()) > KEPT_BYTES
-        ):
-            del self._prepared[next(iter(self._prepared))]
+    def _drawn(self, job: dict[str, Any], dag: ComputeDAG, folder: Path, device: DrawsArrays) -> DrawnTask:
+        with stage(MeasureErrorNo.UNKNOWN_ERROR):
+            definition = _definition(dag, job)
+            samples = samples_of(definition, folder)
+        needed = bytes_needed(dag, samples)
+        self._make_room(DrawnTask, needed, min(KEPT_ON_DEVICE, self._bytes(DrawnTask) + device.free_bytes() // 2))
+        with stage(MeasureErrorNo.RUNTIME_DEVICE):
+            run = partial(run_plain, dag, _backend(job), job["target"])
+            return drawn_task(job["task"], definition, samples, device, run)
 
-    def _data_of(self, task: str) -> Prepared:
+    def _bytes(self, kind: type) -> int:
+        """The memory that the data of all tasks of a kind take."""
+        return sum([p.nbytes for p in self._prepared.values() if isinstance(p, kind)])
+
+    def _make_room(self, kind: type, nbytes: int, most: int) -> None:
+        """Drop the data of tasks of a kind that were not used for long, for one whose data take `nbytes`."""
+        for task in [t for t, p in self._prepared.items() if isinstance(p, kind)]:
+            if nbytes + self._bytes(kind) > most:
+                del self._prepared[task]
+
+    def _data_of(self, task: str) -> TaskArrays:
         """The data of a task that is prepared; it is the one used last from now on."""
         data = self._prepared[task] = self._prepared.pop(task)
         return data
@@ -284,7 +253,7 @@ class Workbench:
             data.take_back(data.lend([]))
         return {"error_no": 0, "times": times}
 
-    def look_at_outputs(self, data: Prepared, lent: Mapping[int, Lent]) -> None:
+    def look_at_outputs(self, data: TaskArrays, lent: Mapping[int, Any]) -> None:
         """Raises JobFailure with WRONG_ANSWER when an output is not what the reference says; inputs are whole then."""
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             wrong = data.wrong_outputs()
@@ -293,7 +262,7 @@ class Workbench:
         if wrong:
             raise JobFailure(MeasureErrorNo.WRONG_ANSWER, wrong[0])
 
-    def look_at_inputs(self, data: Prepared, lent: Mapping[int, Lent]) -> None:
+    def look_at_inputs(self, data: TaskArrays, lent: Mapping[int, Any]) -> None:
         """Raises JobFailure with WRONG_ANSWER when a program wrote to its inputs; the next one finds them whole."""
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             changed = data.take_back(lent)
@@ -309,6 +278,10 @@ def _packed_inputs(dag: ComputeDAG, program: Rewritten) -> list[Any]:
 
 def _backend(job: dict[str, Any]) -> Backend:
     return load_backend(job["backend"], job["kind"])
+
+
+def _definition(dag: ComputeDAG, job: dict[str, Any]) -> Definition:
+    return Definition(dag, int(job["seed"]), job["precision"])
 
 
 def _task_data(

@@ -78,9 +78,9 @@ def _rows(state: State, k: int) -> State:
 
 
 def _threads(state: State, k: int, lanes: int) -> State:
-    """All loops fused, then cut into blocks of `THREADS` threads with `lanes` each; a block a point where those are few.
+    """All loops fused, then cut into blocks of `THREADS` threads with `lanes` each.
 
-    A stage without loops is left to one thread.
+    Few points get a block each, and a stage without loops is left to one thread.
     """
     spatial, stage = _spatial(state, k), state.stages[k]
     if prod(stage.op.shape) < FEW and loop_length(stage, REDUCE) >= LONG:
