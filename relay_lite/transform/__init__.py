@@ -28,6 +28,7 @@ from .scores_in_batches import ScoresInBatches
 from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
 from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from .simplify_inference import SimplifyInference
+from .sub_pixel import SubPixelConvolutions
 from .to_mixed_precision import ToMixedPrecision
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "SimplifyExpr",
     "SimplifyExprPostAlterOp",
     "SimplifyInference",
+    "SubPixelConvolutions",
     "ToMixedPrecision",
     "TurnProducts",
     "register_config",
