@@ -103,8 +103,8 @@ def written(model: Any) -> list[Any]:
     return [b.float() for b in model.buffers()]
 
 
-def made(torch: Any, way: str, model: Any, seconds: float) -> Any:
-    """What runs a model in a way; nothing is compiled before the first call."""
+def made(torch: Any, way: str, model: Any, seconds: float, log: Path) -> Any:
+    """What runs a model in a way; nothing is compiled before the first call.  What is measured goes to `log`."""
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = False
     if way == "eager":
@@ -115,7 +115,7 @@ def made(torch: Any, way: str, model: Any, seconds: float) -> Any:
     if way == "tf32":
         return lambda *given: with_tf32(torch, model, given)
     options: dict[str, Any] = {"keep_faster": False}
-    options |= {"trials": 0} if way == "zero" else {"seconds": seconds}
+    options |= {"trials": 0} if way == "zero" else {"seconds": seconds, "log": log}
     options |= {"precision": way} if way == "fp32x3" else {}
     return torch.compile(model, backend=importlib.import_module("relay_lite.pytorch").ansor, options=options)
 
@@ -244,20 +244,21 @@ def share_of_ours(torch: Any, run: Run, inputs: Sequence[Any]) -> float:
     return float(ours / max(sum(spent.values()), 1e-9))
 
 
-def solve(torch: Any, asked: Asked, tell: Tell) -> None:
-    """Tell all of a problem."""
+def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
+    """Tell all of a problem; `folder` is for logs."""
     said = Said()
     problem = Problem(torch, Path(asked.file), asked.evaluate)
     runs: dict[str, Run] = {}
     inputs = problem.inputs(0)
     tell(device=torch.cuda.get_device_name(), torch=torch.__version__, **work(torch, problem.model(), inputs))
     for way in asked.ways:
-        model = problem.model()
+        model, log = problem.model(), folder / f"{way}.json"
         try:
-            run = made(torch, way, model, asked.seconds)
+            run = made(torch, way, model, asked.seconds, log)
             found: dict[str, Any] = {"first_s": first_call(torch, run, inputs)}
             found |= memory(torch, run, inputs)
             if way in OURS:
+                found["trials"] = len(log.read_text().splitlines()) if log.exists() else 0
                 found["share"] = share_of_ours(torch, run, inputs)
                 found["error"] = right(torch, problem, run, model)
             runs[way] = run
@@ -283,4 +284,4 @@ def work_on(asked: Asked, gpu: str, findings: str, said: str) -> None:
             print(json.dumps(found), file=lines, flush=True)
 
         torch.set_grad_enabled(False)
-        solve(torch, asked, tell)
+        solve(torch, asked, tell, Path(findings).parent)

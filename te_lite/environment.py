@@ -37,11 +37,14 @@ class Variable:
 
     @contextmanager
     def unless_set(self, value: str) -> Iterator[None]:
-        """Within, it has this value, for libraries that are loaded and processes that are started there."""
-        if self.text:
+        """Within, it has this value, for libraries that are loaded and processes that are started there.
+
+        A default does not count as set.
+        """
+        before = os.environ.get(self.name)
+        if before:
             yield
             return
-        before = os.environ.get(self.name)
         os.environ[self.name] = value
         try:
             yield

@@ -23,7 +23,7 @@ OPERATORS = {"convolution", "mm", "addmm", "bmm", "baddbmm", "scaled_dot_product
 MOST_TRIED = 8
 GAIN = 0.02
 """A module that is faster by less is not worth another launch."""
-ROUNDS, SLICE = 5, 0.02
+ROUNDS, SLICE, MOST_CALLS = 5, 0.02, 1000
 Run = Callable[..., Any]
 
 
@@ -106,19 +106,29 @@ def like(value: Any, device: Any) -> Any:
 
 
 def call_seconds(runs: Sequence[Run], device: Any) -> list[float]:
-    """Medians of the seconds of a call, in turns."""
+    """Medians of the seconds of a call, in turns; one that is long is called once a turn.
+
+    A GPU's calls return at once, so how many fill a slice is known from one that is waited for.
+    """
+    counts = []
+    for run in runs:
+        _spent(run, 1, device)
+        counts.append(min(MOST_CALLS, max(1, int(SLICE / _spent(run, 1, device)))))
     figures: list[list[float]] = [[] for _ in runs]
     for _ in range(ROUNDS):
-        for run, found in zip(runs, figures, strict=True):
-            run()
-            _wait(device)
-            start, calls, seconds = time.perf_counter(), 0, 0.0
-            while seconds < SLICE:
-                run()
-                calls, seconds = calls + 1, time.perf_counter() - start
-            _wait(device)
-            found.append((time.perf_counter() - start) / calls)
+        for run, count, found in zip(runs, counts, figures, strict=True):
+            found.append(_spent(run, count, device) / count)
     return [statistics.median(found) for found in figures]
+
+
+def _spent(run: Run, count: int, device: Any) -> float:
+    """The seconds of so many calls."""
+    _wait(device)
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    _wait(device)
+    return time.perf_counter() - start
 
 
 def _wait(device: Any) -> None:

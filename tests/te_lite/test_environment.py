@@ -60,3 +60,14 @@ def test_what_is_no_number_is_said(monkeypatch, value):
 def test_an_empty_text_is_the_default(monkeypatch):
     monkeypatch.setenv("CXX", "")
     assert environment.CXX.text == "g++"
+
+
+def test_a_default_does_not_count_as_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable = environment.Variable("ANSOR_TEST_OF_DEFAULTS", "nothing", "7")
+    monkeypatch.delenv(variable.name, raising=False)
+    with variable.unless_set("9"):
+        assert variable.text == "9"
+    assert variable.text == "7"
+    monkeypatch.setenv(variable.name, "8")
+    with variable.unless_set("9"):
+        assert variable.text == "8"
