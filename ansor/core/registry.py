@@ -1,4 +1,4 @@
-"""The one place where the search reaches upward, by module name: the table of target kinds, and the graph front end.
+"""The one place where the search reaches upward, by module name: target kinds, the graph front end, jobs of workers.
 
 A backend module has an object `BACKEND`, an `ansor.core.backend.Backend`.  A kind that is not in the table is looked
 for among the plug-ins: entry points of the group `ansor.targets`, each a function that registers the kind of its name
@@ -49,6 +49,16 @@ _TABLE = {
     "vta": Entry("vta_sim.backend", "", search="vta_sim.search"),
 }
 OWN_KINDS = tuple(_TABLE)
+WORKER_JOBS = {"draw": "ansor.policy.drawn_ahead"}
+"""What workers do beside measuring: the module by the name of the job, whose `answer` gives the answer to one."""
+
+
+def worker_answer(job: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a job whose `op` is one of `WORKER_JOBS`."""
+    made: dict[str, Any] = importlib.import_module(WORKER_JOBS[job["op"]]).answer(job)
+    return made
+
+
 _NEEDS = {
     "codegen_c.backend": "the package codegen_c",
     "codegen_cuda.backend": "the package codegen_cuda and an NVIDIA GPU",

@@ -35,6 +35,7 @@ from ..core.backends import load_backend
 from ..core.collector import collector_paused
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
+from ..core.registry import WORKER_JOBS, worker_answer
 from ..core.target import Target
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from . import turns
@@ -111,6 +112,9 @@ class Workbench:
             case "network":
                 with stage(MeasureErrorNo.RUNTIME_DEVICE):
                     return run_network(job)
+            case other if other in WORKER_JOBS:
+                with stage(MeasureErrorNo.INSTANTIATION_ERROR), collector_paused():
+                    return worker_answer(job)
         raise JobFailure(MeasureErrorNo.UNKNOWN_ERROR, f"unknown job {job['op']!r}")
 
     def dag(self, job: dict[str, Any]) -> ComputeDAG:

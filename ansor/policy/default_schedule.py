@@ -53,12 +53,19 @@ def _lowers(task: SearchTask, state: State) -> bool:
     return True
 
 
-def default_states(task: SearchTask) -> Iterator[State]:
-    """Programs of `task`, to be tried one after the other; the last one is a nest that nobody drew."""
-    nests = _nests(task)
-    if _reduces(task):
-        yield from drawn_states(task, better_than=nests[0])
-    yield from nests
+def default_states(task: SearchTask, drawn: Sequence[State] | None = None) -> Iterator[State]:
+    """Programs of `task`, to be tried one after the other; the last one is a nest that nobody drew.
+
+    `drawn` are those of `drawn_of`, where they are known already.
+    """
+    if reduces(task):
+        yield from drawn_of(task) if drawn is None else drawn
+    yield from _nests(task)
+
+
+def drawn_of(task: SearchTask) -> Iterator[State]:
+    """The drawn programs of a task with reductions that the models think better than its plain nest."""
+    return drawn_states(task, better_than=_nests(task)[0])
 
 
 def _nests(task: SearchTask) -> list[State]:
@@ -67,12 +74,13 @@ def _nests(task: SearchTask) -> list[State]:
     Little work is done before the threads of a parallel loop have started.
     """
     if task.target.is_gpu:
-        return [*([] if _reduces(task) else [plain_state(task, vectors=True)]), plain_state(task)]
+        return [*([] if reduces(task) else [plain_state(task, vectors=True)]), plain_state(task)]
     nests = [plain_state(task), untuned_state(task)]
     return [nests[k] for k in np.argsort(-AnalyticalModel().predict(task, nests), kind="stable")]
 
 
-def _reduces(task: SearchTask) -> bool:
+def reduces(task: SearchTask) -> bool:
+    """Whether programs are drawn for a task."""
     return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Sequence, Set
-from dataclasses import dataclass
-from functools import cache
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import chain, count
 from typing import Protocol, TypeVar
 
 from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
-from ansor.policy.default_schedule import default_states
+from ansor.policy.default_schedule import default_states, reduces
+from ansor.policy.drawn_ahead import DrawnAhead
 from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
 from te_lite.lower import lower
@@ -21,7 +23,8 @@ from te_lite.state import State
 from te_lite.stmt import LoweredFunc
 
 from ..ir.errors import GraphError
-from ..ir.nodes import Function
+from ..ir.nodes import Function, FunctionCall
+from ..ir.visit import post_order
 from ..op.lower_group import LoweredGroup, lower_group
 from ..runtime.assemble import reshaped_params
 from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
@@ -63,13 +66,15 @@ class GroupProgram:
 class Wanted:
     """A group that needs a kernel; `weights` are those of its parameters that may be packed.
 
-    `recorded` is the program that the current dispatch context has for it, if it has one.
+    `recorded` is the program that the current dispatch context has for it, if it has one.  `drawn` gives default
+    programs that were drawn ahead, None where there are none.
     """
 
     function: Function
     group: LoweredGroup
     weights: tuple[int, ...]
     recorded: State | None
+    drawn: Callable[[], Sequence[State] | None] = lambda: None
 
     @property
     def untuned(self) -> bool:
@@ -114,17 +119,19 @@ def _recorded(group: LoweredGroup, target: Target) -> State | None:
 def _default(need: Wanted, target: Target, accept: Accept, taken: Container[str]) -> GroupProgram:
     """The first default program that is not refused; raises the last refusal when all are."""
     refused: TeError | None = None
-    stored = LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if need.weights else LayoutRewriteOption.NO_REWRITE
-    task = SearchTask(
-        compute_dag=need.group.dag, target=target, desc=need.group.name, layout_rewrite_option=stored
-    )  # fmt: skip
-    for state in default_states(task):
+    for state in default_states(_task(need, target), need.drawn()):
         try:
             return _lowered(need, state, accept, taken)
         except TeError as error:
             refused = error
     assert refused is not None
     raise refused
+
+
+def _task(need: Wanted, target: Target) -> SearchTask:
+    """The task whose default programs a group gets."""
+    stored = LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if need.weights else LayoutRewriteOption.NO_REWRITE
+    return SearchTask(compute_dag=need.group.dag, target=target, desc=need.group.name, layout_rewrite_option=stored)
 
 
 def _lowered(need: Wanted, state: State, accept: Accept, taken: Container[str]) -> GroupProgram:
@@ -161,10 +168,11 @@ def choose_programs(fused: Function, target: Target, choose: Choose[T]) -> tuple
     packs, taken = packs_weights(target), set[str]()
     chosen: dict[Function, T] = {}
     untuned: dict[Function, None] = {}
+    needs, ahead = ({}, DrawnAhead([])) if packs else _needs(fused, target)
 
     @cache
     def one(function: Function, weights: tuple[int, ...]) -> T:
-        need = wanted(function, target, weights)
+        need = needs.get(function) or wanted(function, target, weights)
         found = choose(need, taken)
         found = chosen.setdefault(found.function, found)
         taken.add(found.name)
@@ -178,9 +186,21 @@ def choose_programs(fused: Function, target: Target, choose: Choose[T]) -> tuple
         found = one(function, weights if packs else ())
         return found.function, found.layouts
 
-    packed = pack_weights(fused, packing)
+    with closing(ahead):
+        packed = pack_weights(fused, packing)
     _warn_of_defaults([str(function.attrs.get("name", "main")) for function in untuned], target)
     return packed, chosen
+
+
+def _needs(fused: Function, target: Target) -> tuple[dict[Function, Wanted], DrawnAhead]:
+    """What the groups of a graph need whose weights are not packed, with the programs that are drawn ahead for them."""
+    groups = [n.function for n in post_order(fused.body) if isinstance(n, FunctionCall)]
+    needs = {f: wanted(f, target) for f in dict.fromkeys(groups) if reshaped_params(f) is None}
+    tasks = {f: _task(need, target) for f, need in needs.items() if need.recorded is None}
+    drawn = [f for f, task in tasks.items() if reduces(task)]
+    ahead = DrawnAhead([tasks[f] for f in drawn])
+    made = {f: replace(needs[f], drawn=partial(ahead.states, k)) for k, f in enumerate(drawn)}
+    return {**needs, **made}, ahead
 
 
 def _warn_of_defaults(names: Sequence[str], target: Target) -> None:

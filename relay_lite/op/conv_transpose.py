@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+import te_lite as te
 from ansor.core.sizes import require_tensor
 from te_lite import Tensor, topi
 from te_lite.errors import require
+from te_lite.topi.nn.conv_transpose import transpose_padding
 from te_lite.topi.testing.convolution import convolve_transposed
 
 from ..ir.errors import GraphError
@@ -72,8 +74,8 @@ def _result_extents(
     batch, channels, *size = pick(data, layout, f"NC{SPATIAL[n]}")
     o, i, *kernel = pick(weight, kernel_layout, f"OI{SPATIAL[n]}")
     groups = integer(attrs["groups"], what, "groups", 1)
-    fits = i == channels and channels % groups == 0 and (groups == 1 or n == 2)
-    law = "the channels of data, weight and groups do not fit (groups are for two dimensions)"
+    fits = i == channels and channels % groups == 0
+    law = "the channels of data, weight and groups do not fit"
     require(fits, GraphError, what, law, data=data, weight=weight, groups=groups)
     check_named(attrs, o * groups, tuple(kernel), what)
     out = _extents(tuple(size), tuple(kernel), attrs, n, what)
@@ -106,11 +108,30 @@ def _te(args: Sequence[Any], attrs: Attrs, n: int, target: str) -> list[Tensor]:
     rest = (strides, padding, attrs["out_dtype"] or data.dtype, extra)
     if n == 2 and (target == "cuda" or attrs["groups"] > 1):
         out = topi.cuda.conv2d_transpose_nchw(data, weight, *rest, groups=attrs["groups"])
+    elif attrs["groups"] > 1:
+        out = _in_groups(data, weight, attrs["groups"], *rest)
     else:
         nn = topi.nn
         transposed = (nn.conv1d_transpose_ncw, nn.conv2d_transpose_nchw, nn.conv3d_transpose_ncdhw)[n - 1]
         out = transposed(data, weight, *rest)
     return [_moved(out, plain, attrs["data_layout"])]
+
+
+def _in_groups(
+    data: Tensor, weight: Tensor, groups: int, strides: Shape, padding: Shape, dtype: str, extra: Shape
+) -> Tensor:  # fmt: skip
+    """[N, C, ...] with [C, CO / groups, kernel ...]: a grouped convolution of the spread data by the turned kernel."""
+    n = data.ndim - 2
+    inside, (_, filters, *kernel) = data.shape[1] // groups, weight.shape
+
+    def turned(*i: te.Expr) -> te.Expr:
+        place = [k - 1 - v for k, v in zip(kernel, i[2:], strict=True)]
+        return weight(i[0] // filters * inside + i[1], i[0] % filters, *place)
+
+    by_output = te.compute((filters * groups, inside, *kernel), turned, "kernel_transform", topi.tag.INJECTIVE)
+    before, after = transpose_padding(tuple(kernel), strides, padding, extra)
+    spread = topi.nn.dilate(data, (1, 1, *strides), name="data_dilate")
+    return topi.nn.conv(spread, by_output, 1, (*before, *after), 1, groups, DATA[n], f"OI{SPATIAL[n]}", dtype)
 
 
 def _define(n: int) -> None:

@@ -26,6 +26,7 @@ from ..frontend.torch.traced import array_of, read_graph
 from ..ir.nodes import Array
 from ..runtime.library import NetworkLibrary
 from .faster import fastest, like, table
+from .in_turn import draw_in_turn
 from .memory_order import as_they_lie, order_of
 from .options import Options
 from .program import Program, Weight
@@ -48,9 +49,11 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
     for node in list(module.graph.nodes):
         if str(node.target) == ASSERTED:
             module.graph.erase_node(node)
+    draw_in_turn(module.graph)
     weights = {**weights, **_constants(module)}
     known = {name: Weight(weight, _frozen(array_of(weight))) for name, weight in weights.items()}
-    with environment.ANSOR_TENSOR_BYTES.unless_set(str(_largest(module.graph))):
+    drawing = torch.random.fork_rng([device] if device is not None and device.type == "cuda" else [])
+    with environment.ANSOR_TENSOR_BYTES.unless_set(str(_largest(module.graph))), drawing:
         return _runs(module, weights, known, options, device)
 
 
@@ -185,7 +188,8 @@ class _Support:
 
 def _partitioned(module: Any, outside: set[str]) -> list[Any]:
     """The calls of the parts that are compiled, each of them a module now; the graph is changed."""
-    partitioner = CapabilityBasedPartitioner(module, _Support(outside), allows_single_node_partition=True)
+    support: Any = _Support(outside)
+    partitioner = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True)
     partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="ansor_")
     return [node for node in module.graph.nodes if node.op == "call_module" and node.name.startswith("ansor_")]
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 # objects of other libraries, and of users, that only their names tell
 FOREIGN = {
     "__array_interface__", "__cuda_array_interface__", "numpy", "item", "sched_getaffinity", "device_type", "kind",
-    "state_object", "graph_signature", "_schema", "stride", "is_view",
+    "state_object", "graph_signature", "_schema", "stride", "is_view", "tags",
 }  # fmt: skip
 
 

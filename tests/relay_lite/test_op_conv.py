@@ -105,7 +105,7 @@ def test_transposed_convolution(n: int, data: st.DataObject) -> None:
     extra = [data.draw(st.integers(0, s - 1)) for s in strides]
     padding = [data.draw(st.integers(0, (k - 1) // 2)) for _ in range(2) for k in kernel]
     size = [data.draw(st.integers(2, 4)) for _ in spatial]
-    groups = data.draw(st.integers(1, 2)) if n == 2 else 1
+    groups = data.draw(st.integers(1, 3))
     layout, kernel_layout = data.draw(st.sampled_from(layouts))
     x = arranged(dict(zip("NC" + spatial, (2, 2 * groups, *size), strict=True)), layout)
     w = arranged(dict(zip("IO" + spatial, (2 * groups, 3, *kernel), strict=True)), kernel_layout)

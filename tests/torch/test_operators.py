@@ -12,6 +12,8 @@ import torch
 
 import relay_lite as relay
 from relay_lite import reference
+from relay_lite.frontend.torch.importer import import_graph
+from relay_lite.frontend.torch.program import AtenGraph, AtenNode, Ref, TensorInfo
 
 F = torch.nn.functional
 pytestmark = pytest.mark.torch
@@ -226,8 +228,36 @@ case(lambda x, w: F.conv2d(x, w, padding="same"), some(1, 4, 11, 9), some(6, 4, 
 case(lambda x, w: F.conv3d(x, w, padding=1), some(1, 2, 4, 5, 3), some(3, 2, 3, 3, 3))
 case(lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, output_padding=1), some(1, 4, 5, 3), some(4, 3, 3, 3), some(3))
 case(lambda x, w: F.conv_transpose1d(x, w, stride=3), some(1, 4, 5), some(4, 2, 3))
+case(lambda x, w, b: F.conv_transpose1d(x, w, b, padding=2, dilation=3), some(2, 4, 7), some(4, 3, 5), some(3))
+case(lambda x, w: F.conv_transpose1d(x, w, padding=1, output_padding=2, dilation=3), some(1, 2, 5), some(2, 3, 2))
+case(lambda x, w, b: F.conv_transpose1d(x, w, b, 2, 1, dilation=2), some(2, 4, 7), some(4, 3, 3), some(3))
+case(lambda x, w: F.conv_transpose1d(x, w, None, 4, 3, 1, 2, 6), some(1, 4, 5), some(4, 3, 3))
+case(lambda x, w: F.conv_transpose1d(x, w, None, 2, 3, 1, 3, 3), some(1, 6, 7), some(6, 2, 4))
+case(lambda x, w, b: F.conv_transpose2d(x, w, b, 2), some(1, 4, 5, 3), some(4, 3, 1, 1), some(3))
+case(lambda x, w: F.conv_transpose2d(x, w, None, (2, 3), 1, (1, 2)), some(1, 4, 3, 3), some(4, 3, 1, 2))
+case(lambda x, w: F.conv_transpose2d(x, w, padding=1, groups=2), some(2, 4, 5, 3), some(4, 3, 3, 2))
+case(lambda x, w, b: F.conv_transpose2d(x, w, b, 5, 1, dilation=2), some(2, 4, 3, 5), some(4, 3, 3, 3), some(3))
+case(
+    lambda x, w, b: F.conv_transpose2d(x, w, b, (2, 3), (1, 2), (1, 2), 2, (2, 1)),
+    some(1, 4, 5, 3),
+    some(4, 3, 3, 5),
+    some(6),
+)
+case(lambda x, w: F.conv_transpose2d(x, w, None, (3, 1), (2, 3)), some(1, 2, 5, 7), some(2, 3, 2, 3))
+case(lambda x, w: F.conv_transpose3d(x, w, None, 2, 1, 0, 1, 2), some(1, 2, 3, 2, 4), some(2, 3, 3, 3, 3))
+case(lambda x, w, b: F.conv_transpose3d(x, w, b, 2, (1, 2, 3), 1, 2), some(1, 4, 2, 3, 4), some(4, 3, 3, 5, 7), some(6))
+case(lambda x, w: F.conv_transpose3d(x, w, padding=1), some(2, 2, 3, 4, 2), some(2, 3, 3, 2, 3))
+case(
+    lambda x, w: F.conv_transpose1d(x.double(), w.double(), None, 4, 1, 1, 2, 2),
+    some(1, 4, 5),
+    some(4, 2, 3),
+)
 case(lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b), some(2, 3, 5), some(3), torch.rand(3) + 1, some(3), some(3))
 case(lambda x, m, v: F.batch_norm(x, m, v), some(2, 3, 5, 2), some(3), torch.rand(3) + 1)
+for shape in ((3, 4), (2, 3, 5), (1, 3, 5), (2, 3, 2, 3), (2, 3, 2, 3, 2), (3, 2, 300, 120)):
+    case(lambda x: F.batch_norm(x, None, None, training=True), some(*shape) * 3 + 5)
+case(lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True, eps=0.1), some(2, 3, 5, 2), some(3), some(3))
+case(lambda x, w: F.batch_norm(x.double(), None, None, w.double(), training=True), some(2, 3, 5, 2), some(3))
 case(lambda x, w, b: F.layer_norm(x, (5, 7), w, b), some(2, 5, 7), some(5, 7), some(5, 7))
 case(lambda x: F.layer_norm(x, (7,)), some(2, 5, 7))
 case(lambda x, w, b: F.group_norm(x, 2, w, b), some(2, 6, 5), some(6), some(6))
@@ -304,3 +334,19 @@ def test_an_operator_means_what_it_does_in_pytorch(name: str) -> None:
         finite = wanted[np.isfinite(wanted)]
         most = float(np.abs(finite.astype(np.float64)).max(initial=0.0))
         np.testing.assert_allclose(g, wanted, rtol=2e-5, atol=1e-6 * most)
+
+
+@pytest.mark.parametrize("name", ["efficient", "flash", "cudnn"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_as_pytorch_has_it_on_gpus(name: str, causal: bool) -> None:
+    """Where there is no GPU, PyTorch has these operators by name only."""
+    query, key, value = (some(2, 3, 5, 8) for _ in range(3))
+    bias = None if causal or name == "flash" else some(2, 1, 5, 5)
+    values = {"query": query, "key": key, "value": value, **({} if bias is None else {"attn_bias": bias})}
+    infos = {k: TensorInfo(tuple(x.shape), "float32", tuple(x.stride())) for k, x in values.items()}
+    args = {**{k: Ref(k) for k in values}, "dropout_p": 0.0, "is_causal": causal, "scale": 0.3}
+    node = AtenNode(f"aten._scaled_dot_product_{name}_attention.default", "attention", args, ("out", None, None, None))
+    mod = import_graph(AtenGraph(tuple(values), {}, (node,), ("out",), {**infos, "out": infos["query"]}))
+    got = reference.run(mod, {k: x.numpy() for k, x in values.items()}, {})
+    want = F.scaled_dot_product_attention(query, key, value, bias, is_causal=causal, scale=0.3)
+    np.testing.assert_allclose(got, want.numpy(), rtol=2e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Layers: convolutions, products, normalisations, pools, attention and resizing, by the converters of ONNX."""
+"""Layers: products, normalisations, pools, attention and resizing, by the converters of ONNX."""
 
 from __future__ import annotations
 
@@ -14,21 +14,8 @@ from ..onnx.product import product
 from .node import Aten, Converter, Converters
 
 GRID_MODES, GRID_PADS = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
-
-
-def convolution(node: Aten) -> Expr:
-    """convolution and its transpose, of 1 to 3 spatial axes."""
-    x, weight, bias = node.tensor("input"), node.tensor("weight"), node.optional("bias")
-    n = len(weight.shape) - 2
-    pads = node.each("padding", n)
-    window: dict[str, Any] = {
-        "strides": node.each("stride", n), "dilations": node.each("dilation", n), "pads": (*pads, *pads),
-        "group": node.integer("groups"),
-    }  # fmt: skip
-    extra = node.each("output_padding", n, (0,))
-    if not node.flag("transposed"):
-        return node.onnx("Conv", x, weight, bias, **window)[0]
-    return node.onnx("ConvTranspose", x, weight, bias, **window, output_padding=extra)[0]
+MOST_SUMMED = 1 << 16
+"""Elements of a channel that one sum of a batch norm has."""
 
 
 def mm(node: Aten) -> Expr:
@@ -74,28 +61,58 @@ def batch_norm(node: Aten) -> Sequence[Expr | None]:
 
 
 def batch_moments(node: Aten) -> Sequence[Expr | None]:
-    """Batch norm with the moments of the batch, in training: its result, these moments, and the running ones after it.
+    """Batch norm in training: the result, the moments of the batch, and the running ones moved towards them."""
+    node.require(node.flag("training"), "it must use the moments of the batch")
+    out, mean, var, spread = _of_batch(node)
+    count, weight = _per_channel(node.tensor("input")), float(node.number("momentum"))
+    unbiased = mul(var, count / max(count - 1, 1))
+    running = []
+    for name, new in (("running_mean", mean), ("running_var", unbiased)):
+        old = node.tensor(name)
+        running.append(add(mul(old, 1 - weight), mul(cast(new, old.dtype), weight)))
+    return [out, mean, spread, *running]
 
-    Halves are summed up as floats.
+
+def own_moments(node: Aten) -> Sequence[Expr | None]:
+    """Batch norm with the moments of the data, and no running ones; of a batch of one it is an instance norm."""
+    x = node.tensor("input")
+    node.flag("training")
+    if x.shape[0] > 1:
+        out, mean, _, spread = _of_batch(node)
+        return [out, mean, spread]
+    scale, shift = _affine(node, x.shape[1:2], x.dtype)
+    return [node.onnx("InstanceNormalization", x, scale, shift, epsilon=node.number("eps"))[0], None, None]
+
+
+def _of_batch(node: Aten) -> tuple[Expr, Expr, Expr, Expr]:
+    """The data normalised by their own moments; mean, variance and 1 / standard deviation of every channel.
+
+    Halves are summed up as floats.  The differences that are squared have the other sign than those of the result: were
+    they one expression, a kernel of its own would store them.
     """
     x = node.tensor("input")
-    node.require(node.flag("training"), "it must use the moments of the batch")
-    wide = cast(x, "float32") if x.dtype == "float16" else x
-    channels, axes = wide.shape[1], (0, *range(2, len(wide.shape)))
-    count = prod([wide.shape[axis] for axis in axes])
-    mean = call("mean", wide, axis=axes, keepdims=True)
-    var = call("variance", wide, mean, axis=axes, keepdims=True)
+    x = cast(x, "float32") if x.dtype == "float16" else x
+    channels = x.shape[1:2]
+    mean = _mean_of_batch(x)
+    less = sub(mean, x)
+    var = _mean_of_batch(mul(less, less))
     spread = call("rsqrt", add(var, float(node.number("eps"))))
-    out = mul(sub(wide, mean), spread)
-    scale, shift = [reshape(cast(e, wide.dtype), mean.shape) for e in _affine(node, (channels,), wide.dtype)]
-    weight = float(node.number("momentum"))
-    moments = [reshape(e, (channels,)) for e in (mean, var, spread)]
-    now = moments[0], mul(moments[1], count / max(count - 1, 1))
-    before = node.tensor("running_mean"), node.tensor("running_var")
-    running = [
-        add(mul(old, 1 - weight), mul(cast(new, old.dtype), weight)) for old, new in zip(before, now, strict=True)
-    ]
-    return [add(mul(out, scale), shift), moments[0], moments[2], *running]
+    scale, shift = [reshape(cast(e, x.dtype), mean.shape) for e in _affine(node, channels, x.dtype)]
+    out = add(mul(mul(sub(x, mean), spread), scale), shift)
+    return out, reshape(mean, channels), reshape(var, channels), reshape(spread, channels)
+
+
+def _mean_of_batch(x: Expr) -> Expr:
+    """The mean of every channel; many elements are summed up image by image, as a long sum of floats loses digits."""
+    inside = tuple(range(2, len(x.shape)))
+    if inside and _per_channel(x) > MOST_SUMMED:
+        x, inside = call("mean", x, axis=inside, keepdims=True), ()
+    return call("mean", x, axis=(0, *inside), keepdims=True)
+
+
+def _per_channel(x: Expr) -> int:
+    """The elements of a channel."""
+    return prod(x.shape[:1] + x.shape[2:])
 
 
 def layer_norm(node: Aten) -> Sequence[Expr | None]:
@@ -114,16 +131,6 @@ def group_norm(node: Aten) -> Sequence[Expr | None]:
     scale, shift = _affine(node, x.shape[1:2], x.dtype)
     groups, epsilon = node.integer("group"), node.number("eps")
     return [node.onnx("GroupNormalization", x, scale, shift, num_groups=groups, epsilon=epsilon)[0], None, None]
-
-
-def instance_moments(node: Aten) -> Sequence[Expr | None]:
-    """Batch norm with the moments of the data: what an instance norm is made of, when the batch is one."""
-    x = node.tensor("input")
-    node.flag("training")
-    node.require(x.shape[0] == 1, "with the moments of the batch it is training, export the model in evaluation mode",
-                 shape=x.shape)  # fmt: skip
-    scale, shift = _affine(node, x.shape[1:2], x.dtype)
-    return [node.onnx("InstanceNormalization", x, scale, shift, epsilon=node.number("eps"))[0], None, None]
 
 
 def rms_norm(node: Aten) -> Sequence[Expr | None]:
@@ -267,7 +274,6 @@ def grid_sample(node: Aten) -> Expr:
 RESIZED = {"nearest2d": "nearest", "bilinear2d": "linear", "bicubic2d": "cubic"}
 
 CONVERTERS: Converters = {
-    "aten.convolution": convolution,
     "aten.mm": mm,
     "aten.bmm": mm,
     "aten.addmm": addmm,
@@ -275,7 +281,7 @@ CONVERTERS: Converters = {
     "aten.linear": linear,
     "aten._native_batch_norm_legit_no_training": batch_norm,
     "aten._native_batch_norm_legit_functional": batch_moments,
-    "aten._native_batch_norm_legit.no_stats": instance_moments,
+    "aten._native_batch_norm_legit.no_stats": own_moments,
     "aten.native_layer_norm": layer_norm,
     "aten.native_group_norm": group_norm,
     "aten._fused_rms_norm": rms_norm,
@@ -286,7 +292,7 @@ CONVERTERS: Converters = {
     "aten._adaptive_avg_pool3d": adaptive_pool(3),
     "aten.scaled_dot_product_attention": attention("attn_mask"),
     "aten._scaled_dot_product_flash_attention_for_cpu": attention("attn_mask"),
-    "aten._scaled_dot_product_efficient_attention": attention("attn_bias"),
+    **{f"aten._scaled_dot_product_{name}_attention": attention("attn_bias") for name in ("efficient", "cudnn")},
     "aten._scaled_dot_product_flash_attention": attention(None),
     **{f"aten.upsample_{name}": resized(mode, vec=False) for name, mode in RESIZED.items()},
     **{f"aten.upsample_{name}.vec": resized(mode, vec=True) for name, mode in RESIZED.items()},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from . import activation, arithmetic, index, layers, reduce, shape
+from . import activation, arithmetic, conv, index, layers, reduce, shape
 from .node import Converter, Converters
 
 TABLE: Converters = {
     **activation.CONVERTERS,
     **arithmetic.CONVERTERS,
+    **conv.CONVERTERS,
     **index.CONVERTERS,
     **layers.CONVERTERS,
     **reduce.CONVERTERS,
