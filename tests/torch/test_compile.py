@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from ansor import AnsorError
 from relay_lite import GraphError
 from relay_lite import pytorch as front
 from relay_lite.pytorch import faster, partition, variants
+from relay_lite.pytorch.options import Options
 from relay_lite.pytorch.program import Program
 from relay_lite.pytorch.programs import Programs
 from te_lite import environment
@@ -458,3 +460,28 @@ def test_compiling_draws_no_random_numbers_of_the_caller(monkeypatch: pytest.Mon
     before, x = torch.get_rng_state(), torch.zeros(4, 5)
     compiled(x)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_parts_of_a_graph_share_the_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    left: list[float] = []
+    monkeypatch.setattr(variants, "measure", lambda *given: left.append(given[-1] - time.monotonic()))
+    model, x = Mixed().eval(), torch.randn(4, 5)
+    options = {"seconds": 100, "log": str(tmp_path / "log.json")}
+    close(torch.compile(model, backend="ansor", options=options)(x), model(x))
+    first, second = left  # half of all, and then what is left
+    assert 40 < first <= 50 and 50 < second <= 100
+
+
+@pytest.mark.parametrize(
+    ("given", "tries"),
+    [({}, False), ({"effort": "quick"}, True), ({"effort": "full"}, True), ({"keep_faster": True}, True),
+     ({"effort": "full", "keep_faster": False}, False), ({"seconds": 5.0}, False)],
+)  # fmt: skip
+def test_an_effort_tries_operators_in_pytorch(given: dict[str, Any], tries: bool, tmp_path: Any) -> None:
+    assert Options(log=tmp_path / "log.json", **given).tries_others is tries
+
+
+def test_where_only_seconds_are_given_trials_do_not_end_them(tmp_path: Any) -> None:
+    options = Options(seconds=60.0, log=tmp_path / "log.json")
+    assert options.budget(1, 30.0).trials >= 8 * 30 and options.budget(100, 30.0).trials >= 6400
+    assert Options(trials=7, log=tmp_path / "log.json").budget(1, None).trials == 7
