@@ -151,7 +151,11 @@ class CudaDevice:
         """Uninitialised device memory."""
         kind = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        return DeviceArray(self.cuda.mem_alloc(max(nbytes, 1)), tuple(shape), kind)
+        try:
+            return DeviceArray(self.cuda.mem_alloc(max(nbytes, 1)), tuple(shape), kind)
+        except self.cuda.MemoryError as error:
+            free = self.free_bytes()
+            raise DeviceError(f"memory of device {self._index}: {nbytes} bytes are needed, {free} are free") from error
 
     def put(self, array: Array) -> DeviceArray:
         """A device array with a copy of `array`."""

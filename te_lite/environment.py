@@ -50,7 +50,7 @@ class Variable:
             yield
         finally:
             if before is None:
-                del os.environ[self.name]
+                os.environ.pop(self.name, None)
             else:
                 os.environ[self.name] = before
 

@@ -17,6 +17,7 @@ from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.step_json import steps_from_json, to_json
 
+from ..core.errors import MeasureError
 from ..core.hardware import HardwareParams, host_cores
 from ..core.layout_option import LayoutRewriteOption
 from ..core.task import SearchTask
@@ -55,9 +56,13 @@ class DrawnAhead:
         """The programs of a task, by its number, best first; None where no worker drew them."""
         if len(self._tasks) < FEWEST or self._workers < 2:
             return None
-        if self._pool is None:
-            self._begin()
-        task, reply = self._tasks[number], self._futures[number].result()
+        task = self._tasks[number]
+        try:
+            reply = self._reply(number)
+        except (MeasureError, OSError) as error:  # of a process that does not start; the others would not, either
+            logger.info("%s: no worker draws default programs: %s", task.name, error)
+            self._workers = 0
+            return None
         if reply.failure or reply.data["error_no"]:
             logger.info("%s: no worker drew its default program: %s", task.name, reply.message or reply.data)
             return None
@@ -66,6 +71,11 @@ class DrawnAhead:
         except TeError as error:
             logger.info("%s: the default program of a worker does not fit: %s", task.name, error)
             return None
+
+    def _reply(self, number: int) -> Reply:
+        if self._pool is None:
+            self._begin()
+        return self._futures[number].result()
 
     def _begin(self) -> None:
         self._workshop = Workshop()

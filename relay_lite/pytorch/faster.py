@@ -7,6 +7,8 @@ one that is the fastest so far.
 
 from __future__ import annotations
 
+import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,9 @@ import torch
 
 from ansor.core.wording import columns_of, counted
 from ansor.measure.progress import seconds_text
+from te_lite.errors import TeError
+
+from .memory_order import order_of
 
 OPERATORS = {"convolution", "mm", "addmm", "bmm", "baddbmm", "scaled_dot_product_attention"}
 """Those of ATen that libraries have kernels of their own for."""
@@ -24,6 +29,7 @@ MOST_TRIED = 8
 GAIN = 0.02
 """A module that is faster by less is not worth another launch."""
 ROUNDS, SLICE, MOST_CALLS = 5, 0.02, 1000
+logger = logging.getLogger("ansor.torch")
 Run = Callable[..., Any]
 
 
@@ -39,19 +45,31 @@ class Tried:
 
 
 def fastest(
-    calls: Sequence[Any], ours: Run, make: Callable[[set[str]], Run], inputs: Sequence[Any], device: Any
-) -> tuple[Run, list[Tried]]:  # fmt: skip
+    calls: Sequence[Any],
+    ours: Run,
+    make: Callable[[set[str]], Run],
+    inputs: Sequence[Any],
+    device: Any,
+    until: float = math.inf,
+) -> tuple[Run, list[Tried]]:
     """The fastest of `ours` and what `make` gives with some nodes, by name, in PyTorch, and all that was tried.
 
     `calls` are the nodes that we would compile, `inputs` tensors that the module may be called with on its device.
+    Nothing is tried any more `until` then, by the monotonic clock, or where there is no memory for it.
     """
     best, kept, tried = ours, set[str](), list[Tried]()
     groups = _groups(calls)
     cost = {name: len(nodes) * call_seconds([_alone(nodes[0], device)], device)[0] for name, nodes in groups.items()}
     for name in sorted(groups, key=lambda name: -cost[name])[:MOST_TRIED]:
+        if time.monotonic() >= until:
+            break
         nodes = {node.name for node in groups[name]}
-        other = make(kept | nodes)
-        before, after = call_seconds([lambda run=run: run(*inputs) for run in (best, other)], device)
+        try:
+            other = make(kept | nodes)
+            before, after = call_seconds([lambda run=run: run(*inputs) for run in (best, other)], device)
+        except (torch.OutOfMemoryError, TeError) as error:
+            logger.info("%s is not tried in PyTorch: %s", name, error)
+            continue
         faster = after < (1 - GAIN) * before
         tried.append(Tried(name, len(nodes), before, after, faster))
         if faster:
@@ -95,14 +113,17 @@ def _alone(node: Any, device: Any) -> Run:
 
 
 def like(value: Any, device: Any) -> Any:
-    """A tensor of the shape, strides and dtype of another one: normal floats, and 0 for what may be an index.
+    """A tensor of the shape and dtype of another one: normal floats, and 0 for what may be an index.
 
-    What is no tensor is given back.
+    It lies as the other does, where that is dense.  What is no tensor is given back.
     """
     if not isinstance(value, torch.Tensor):
         return value
-    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
-    return made.normal_() if value.dtype.is_floating_point else made.zero_()
+    dense = value.is_contiguous() or order_of(value) is not None
+    stride = value.stride() if dense else torch.empty(value.shape, device="meta").stride()
+    drawn = torch.float32 if value.dtype.is_floating_point and value.dtype.itemsize == 1 else value.dtype
+    made = torch.empty_strided(value.shape, stride, dtype=drawn, device=device)
+    return made.normal_().to(value.dtype) if value.dtype.is_floating_point else made.zero_()
 
 
 def call_seconds(runs: Sequence[Run], device: Any) -> list[float]:

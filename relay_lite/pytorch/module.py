@@ -72,7 +72,7 @@ class OptimizedModule(torch.nn.Module):
         """What the model gives for these arguments.  Raises GraphError where gradients are asked for."""
         leaves, spec = (list(args), None) if _plain(args, kwargs) else tree_flatten((args, kwargs))
         refuse_training([*leaves, *self._parameters_of_model] if torch.is_grad_enabled() else ())
-        shapes = tuple([(x.shape, x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in leaves])
+        shapes = tuple([(x.shape, x.stride(), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in leaves])
         run = self._programs.get((shapes, spec), lambda: exported(self.model, args, kwargs, self._options))
         return run(*leaves)
 

@@ -10,6 +10,7 @@ import copy
 import logging
 import math
 import operator
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,6 +38,8 @@ ASSERTED = "aten._assert_tensor_metadata.default"
 """Says what is known when all shapes are."""
 Run = Callable[..., Any]
 _told: set[str] = set()
+_one_at_a_time = threading.RLock()
+"""Held while a graph is compiled, which sets what belongs to the process."""
 
 
 def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, device: Any) -> Run:
@@ -53,7 +56,7 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
     weights = {**weights, **_constants(module)}
     known = {name: Weight(weight, _frozen(array_of(weight))) for name, weight in weights.items()}
     drawing = torch.random.fork_rng([device] if device is not None and device.type == "cuda" else [])
-    with environment.ANSOR_TENSOR_BYTES.unless_set(str(_largest(module.graph))), drawing:
+    with _one_at_a_time, environment.ANSOR_TENSOR_BYTES.unless_set(str(_largest(module.graph))), drawing:
         return _runs(module, weights, known, options, device)
 
 
@@ -75,11 +78,12 @@ def _runs(
         return _bound(_compiled(copy.deepcopy(module), elsewhere, known, options, device), weights)
 
     calls = [node for node in _calls(module.graph) if node.name not in outside]
+    end = math.inf if options.seconds is None else time.monotonic() + options.seconds
     inputs = [
         like(n.meta["val"], device) for n in module.graph.nodes if n.op == "placeholder" and n.name not in weights
     ]
     ours = made(outside, options)
-    run, tried = fastest(calls, ours, lambda names: made(outside | names, options.unmeasured), inputs, device)
+    run, tried = fastest(calls, ours, lambda names: made(outside | names, options.unmeasured), inputs, device, end)
     if tried:
         logger.warning("what a call takes with an operator in PyTorch:\n%s", table(tried))
     return run
@@ -239,9 +243,16 @@ class Compiled(torch.nn.Module):
     def forward(self, *tensors: Any) -> Any:
         made = self.program(*tensors)
         if self.laid is not None:
-            made = [t if at is None else torch.empty_strided(*at, dtype=t.dtype, device=t.device).copy_(t)
-                    for t, at in zip(made, self.laid, strict=True)]  # fmt: skip
+            made = [t if at is None else _laid(t, *at) for t, at in zip(made, self.laid, strict=True)]
         return made[0] if self.single else made
+
+
+def _laid(tensor: Any, shape: tuple[int, ...], stride: tuple[int, ...]) -> Any:
+    """A tensor with strides that no program writes; along steps of 0 it is expanded."""
+    if 0 in stride:
+        one = tuple([slice(0, 1) if step == 0 else slice(None) for step in stride])
+        return tensor[one].clone().expand(shape)
+    return torch.empty_strided(shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def _bound(module: Any, weights: Mapping[str, Any]) -> Run:

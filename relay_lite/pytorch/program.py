@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from ansor.core.backend import Executor
 from ansor.core.nd import DeviceId
 from ansor.core.network_plan import TensorPlace
+from te_lite.errors import TeError
 
 from ..ir.nodes import Array
 from ..runtime.library import NetworkLibrary
@@ -63,10 +66,12 @@ class Program:
     ) -> None:
         self.plan, self.device = library.plan, device
         self.alignment, self.copied = ALIGNMENTS[device.type], 0
-        self.lent = _lent(library, weights, self.alignment)
+        self.lent = _lent(library, weights, device)
         library = replace(library, lent={name: tensor.data_ptr() for name, tensor in self.lent.items()})
-        self._executor = library.on(DeviceId(device.type, device.index or 0)).executor
         self._lock = threading.Lock()
+        self._there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+        with self._there:
+            self._executor = _opened(library, device)
         self._inputs = [place.storage for place in self.plan.inputs]
         self._outputs = _outputs(library, device)
         self._orders = list(inputs) if any(order is not None for order in inputs) else None
@@ -75,7 +80,7 @@ class Program:
 
     def __call__(self, *tensors: Any) -> list[Any]:
         """The outputs for these inputs, which have the shapes, dtypes and device that the network was made for."""
-        with self._lock:
+        with self._lock, self._there:  # streams are those of the device that is current
             return self._run(tensors)
 
     def _run(self, tensors: Sequence[Any]) -> list[Any]:
@@ -99,10 +104,11 @@ class Program:
         return made
 
     def _aligned(self, tensor: Any) -> Any:
-        if tensor.is_contiguous() and tensor.data_ptr() % self.alignment == 0:
+        here = tensor.device == self.device
+        if here and tensor.is_contiguous() and tensor.data_ptr() % self.alignment == 0:
             return tensor
         self.copied += 1
-        return tensor.clone(memory_format=torch.contiguous_format)
+        return tensor.to(self.device, copy=True, memory_format=torch.contiguous_format)
 
     def _completed(self, made: list[Any], inputs: Sequence[Any]) -> list[Any]:
         """The outputs with those that the network does not write."""
@@ -116,9 +122,24 @@ class Program:
         return made
 
 
-def _lent(library: NetworkLibrary, weights: Sequence[Weight], alignment: int) -> dict[str, Any]:
-    """The weights of a network that neither folding nor packing has changed, by the names of its parameters."""
-    known = {_memory(w.array): w.tensor for w in weights if _lendable(w.tensor, alignment)}
+def _opened(library: NetworkLibrary, device: Any) -> Executor:
+    """The network on its device; where memory is short, without what PyTorch keeps for later."""
+    where = DeviceId(device.type, device.index or 0)
+    try:
+        return library.on(where).executor
+    except TeError:
+        if device.type != "cuda":
+            raise
+        torch.cuda.empty_cache()
+        return library.on(where).executor
+
+
+def _lent(library: NetworkLibrary, weights: Sequence[Weight], device: Any) -> dict[str, Any]:
+    """The weights of a network that neither folding nor packing has changed, by the names of its parameters.
+
+    What is held is their memory: `weight.data = other` gives a weight other memory, which nobody is told of.
+    """
+    known = {_memory(w.array): w.tensor.detach() for w in weights if _lendable(w.tensor, device)}
     found = {name: known.get(_memory(array)) for name, array in library.values.items()}
     return {name: tensor for name, tensor in found.items() if tensor is not None}
 
@@ -128,9 +149,9 @@ def _memory(array: Array) -> tuple[int, int, str, bool]:
     return array.ctypes.data, array.nbytes, str(array.dtype), array.flags.c_contiguous
 
 
-def _lendable(tensor: Any, alignment: int) -> bool:
-    dense = tensor.is_contiguous() and tensor.numel() > 0
-    return bool(dense and tensor.data_ptr() % alignment == 0)
+def _lendable(tensor: Any, device: Any) -> bool:
+    dense = tensor.device == device and tensor.is_contiguous() and tensor.numel() > 0
+    return bool(dense and tensor.data_ptr() % ALIGNMENTS[device.type] == 0)
 
 
 def _outputs(library: NetworkLibrary, device: Any) -> list[Given]:

@@ -6,6 +6,7 @@ that) or exchanged for another one gets a program of its own.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -37,12 +38,17 @@ class Programs:
     def __init__(self, most: int = MOST_PROGRAMS) -> None:
         self.most = most
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: Hashable, make: Callable[[], tuple[Run, Sequence[Any]]]) -> Run:
         """The program with a key; `make` gives one, and its weights, where there is none or its weights are others."""
+        with self._lock:
+            return self._get(key, make)
+
+    def _get(self, key: Hashable, make: Callable[[], tuple[Run, Sequence[Any]]]) -> Run:
         found = self._entries.get(key)
         if found is None or found.written != [w._version for w in found.watched]:
             run, weights = make()

@@ -113,9 +113,10 @@ def _fastest(
     if len(variants) == 1:
         return None
     best: tuple[float, Variant, Program] | None = None
-    given = inputs()
+    given: Sequence[Any] = ()
     for variant in variants:
         try:
+            given = given or inputs()
             with variant.context, log_of(options.unmeasured) as log:
                 wanted, target = prepared(graph, device.type, options, variant.layout)
                 program = make(compiled(wanted, target, log))
@@ -127,6 +128,7 @@ def _fastest(
             best = seconds, variant, program
         del program
         gc.collect()  # the memory of what has lost
+        torch.cuda.empty_cache()
     if best is None:
         return None
     logger.info("convolutions of a graph: %s", best[1])
