@@ -101,7 +101,8 @@ def _largest(graph: Any) -> int:
     values = [node.meta.get("val") for node in graph.nodes]
     tensors = [t for v in values for t in (v if isinstance(v, list | tuple) else [v]) if isinstance(t, torch.Tensor)]
     least = int(environment.ANSOR_TENSOR_BYTES.default)
-    return max([least, *[2 * t.numel() * t.element_size() for t in tensors]])
+    sizes: list[int] = [2 * t.numel() * t.element_size() for t in tensors]
+    return max([least, *sizes])
 
 
 def _compiled(module: Any, outside: set[str], weights: Mapping[str, Weight], options: Options, device: Any) -> Any:

@@ -15,6 +15,9 @@ from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import post_order
 from .memory import Request, pack
 
+SMALL = 1 << 22
+"""Bytes of a tensor whose kernel may leave room for another one; larger ones fill a device by themselves."""
+
 
 @dataclass(frozen=True)
 class GroupKernel:
@@ -131,8 +134,8 @@ def make_plan(
 ) -> tuple[ExecutionPlan, Mapping[str, Array]]:
     """The plan of a fused graph, and the values of its constants under the names p0, p1, ... in order of first use.
 
-    `kernel_of` gives the kernel of a group.  Places in the arena are multiples of `alignment` bytes; they are not used
-    again for `slack` steps, so that neighbouring steps are not kept from running together.
+    `kernel_of` gives the kernel of a group.  Places in the arena are multiples of `alignment` bytes; those of at most
+    `SMALL` bytes are not used again for `slack` steps, so that neighbouring steps are not kept from running together.
     Raises GraphError for an operator outside all groups, and for a free variable.
     """
     builder = _Builder(kernel_of)
@@ -153,8 +156,12 @@ def _finish(
     values = builder.values
     outside = [k for kind in ("input", "param", "output") for k, v in enumerate(values) if _own(values, k) == kind]
     inside = [k for k in range(len(values)) if _own(values, k) == "arena"]
-    requests = [Request(nbytes_of(values[k].type), values[k].first, values[k].last + slack) for k in inside]
-    requests += [Request(n, step, step + slack) for step, c in enumerate(builder.calls) for n in c.kernel.scratch]
+
+    def request(nbytes: int, first: int, last: int) -> Request:
+        return Request(nbytes, first, last + (slack if nbytes <= SMALL else 0))
+
+    requests = [request(nbytes_of(values[k].type), values[k].first, values[k].last) for k in inside]
+    requests += [request(n, step, step) for step, c in enumerate(builder.calls) for n in c.kernel.scratch]
     offsets, arena = pack(requests, alignment)
     storages = (
         *[Storage(values[k].kind, nbytes_of(values[k].type)) for k in outside],

@@ -17,6 +17,7 @@ from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tu
 from relay_lite.ir.op_registry import Attrs, Op, OpPattern
 from relay_lite.ir.types import TensorType, TupleType, Type
 from relay_lite.ir.visit import post_order
+from relay_lite.runtime import assemble
 from relay_lite.runtime.assemble import GroupKernel, make_plan, reshaped_params
 from relay_lite.runtime.memory import Request
 from tests.relay_lite.memory_oracle import collisions
@@ -162,6 +163,20 @@ def test_any_order_that_keeps_the_dependencies_is_right(seed: int, slack: int) -
     for _ in range(4):
         got = carry_out(plan, function, given, any_order(rng, dependencies(plan)))
         assert all((a == b).all() for a, b in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize(("small", "tensors"), [(assemble.SMALL, 5), (0, 2)])
+def test_memory_of_large_tensors_is_used_again_at_once(
+    small: int, tensors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """In a chain of six steps, whose slack keeps all five tensors between them apart where they are small."""
+    monkeypatch.setattr(assemble, "SMALL", small)
+    x = Var("x", TensorType((4, 256), "int64"))
+    body: Expr = x
+    for k in range(6):
+        body = group(MIX, [body], [(4, 256)], k)
+    plan, _ = make_plan(Function((x,), body), kernel_of, 64, 3)
+    assert len(plan.steps) == 6 and plan.arena_bytes // (4 * 256 * 8 + 64) == tensors  # and a little scratch memory
 
 
 def test_a_dependency_that_is_left_out_is_seen() -> None:
