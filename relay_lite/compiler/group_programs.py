@@ -23,11 +23,11 @@ from te_lite.state import State
 from te_lite.stmt import LoweredFunc
 
 from ..ir.errors import GraphError
-from ..ir.nodes import Function, FunctionCall
-from ..ir.visit import post_order
+from ..ir.nodes import Function
 from ..op.lower_group import LoweredGroup, lower_group
 from ..runtime.assemble import reshaped_params
 from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
+from .extract import group_uses
 
 Accept = Callable[[LoweredFunc], None]
 logger = logging.getLogger("relay_lite")
@@ -194,8 +194,7 @@ def choose_programs(fused: Function, target: Target, choose: Choose[T]) -> tuple
 
 def _needs(fused: Function, target: Target) -> tuple[dict[Function, Wanted], DrawnAhead]:
     """What the groups of a graph need whose weights are not packed, with the programs that are drawn ahead for them."""
-    groups = [n.function for n in post_order(fused.body) if isinstance(n, FunctionCall)]
-    needs = {f: wanted(f, target) for f in dict.fromkeys(groups) if reshaped_params(f) is None}
+    needs = {f: wanted(f, target) for f in group_uses(fused) if reshaped_params(f) is None}
     tasks = {f: _task(need, target) for f, need in needs.items() if need.recorded is None}
     drawn = [f for f, task in tasks.items() if reduces(task)]
     ahead = DrawnAhead([tasks[f] for f in drawn])

@@ -21,7 +21,7 @@ from ansor.core.wording import columns_of, counted
 from ansor.measure.progress import seconds_text
 from te_lite.errors import TeError
 
-from .memory_order import order_of
+from .memory_order import is_dense
 
 OPERATORS = {"convolution", "mm", "addmm", "bmm", "baddbmm", "scaled_dot_product_attention"}
 """Those of ATen that libraries have kernels of their own for."""
@@ -119,8 +119,7 @@ def like(value: Any, device: Any) -> Any:
     """
     if not isinstance(value, torch.Tensor):
         return value
-    dense = value.is_contiguous() or order_of(value) is not None
-    stride = value.stride() if dense else torch.empty(value.shape, device="meta").stride()
+    stride = value.stride() if is_dense(value) else torch.empty(value.shape, device="meta").stride()
     drawn = torch.float32 if value.dtype.is_floating_point and value.dtype.itemsize == 1 else value.dtype
     made = torch.empty_strided(value.shape, stride, dtype=drawn, device=device)
     return made.normal_().to(value.dtype) if value.dtype.is_floating_point else made.zero_()

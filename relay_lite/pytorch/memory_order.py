@@ -26,6 +26,11 @@ def order_of(value: Any) -> Order:
     return tuple(axes) if value.permute(axes).is_contiguous() else None
 
 
+def is_dense(value: Any) -> bool:
+    """Whether a tensor is dense in memory, in whatever order."""
+    return value.is_contiguous() or order_of(value) is not None
+
+
 def back(order: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes another one."""
     return tuple(sorted(range(len(order)), key=lambda k: order[k]))

@@ -28,7 +28,7 @@ from ..ir.nodes import Array
 from ..runtime.library import NetworkLibrary
 from .faster import fastest, like, table
 from .in_turn import draw_in_turn
-from .memory_order import as_they_lie, order_of
+from .memory_order import as_they_lie, is_dense, order_of
 from .options import Options
 from .program import Program, Weight
 from .variants import NotCompiled, program_of
@@ -38,6 +38,8 @@ ASSERTED = "aten._assert_tensor_metadata.default"
 """Says what is known when all shapes are."""
 Run = Callable[..., Any]
 _told: set[str] = set()
+TRIED_SHARE = 0.3
+"""Of the seconds of a budget, what is kept for trying operators in PyTorch."""
 _one_at_a_time = threading.RLock()
 """Held while a graph is compiled, which sets what belongs to the process."""
 
@@ -71,14 +73,15 @@ def _runs(
             _tell(str(node.target), "runs in PyTorch: %s", refused[node.name])
     outside = {*refused, *[node.name for node in _views(module.graph)]}
 
+    end = math.inf if options.seconds is None else time.monotonic() + options.seconds
     if not options.tries_others or device is None:
-        return _bound(_compiled(module, outside, known, options, device), weights)
+        return _bound(_compiled(module, outside, known, options, device, end), weights)
 
     def made(elsewhere: set[str], options: Options) -> Run:
-        return _bound(_compiled(copy.deepcopy(module), elsewhere, known, options, device), weights)
+        until = end - TRIED_SHARE * (options.seconds or 0)
+        return _bound(_compiled(copy.deepcopy(module), elsewhere, known, options, device, until), weights)
 
     calls = [node for node in _calls(module.graph) if node.name not in outside]
-    end = math.inf if options.seconds is None else time.monotonic() + options.seconds
     inputs = [
         like(n.meta["val"], device) for n in module.graph.nodes if n.op == "placeholder" and n.name not in weights
     ]
@@ -105,13 +108,14 @@ def _largest(graph: Any) -> int:
     return max([least, *sizes])
 
 
-def _compiled(module: Any, outside: set[str], weights: Mapping[str, Weight], options: Options, device: Any) -> Any:
+def _compiled(
+    module: Any, outside: set[str], weights: Mapping[str, Weight], options: Options, device: Any, end: float
+) -> Any:
     """The module with programs in place of its parts that are not `outside`; it is changed.
 
-    Parts share the seconds of the options: each has its share of what is left.
+    Parts share the time until `end`: each has its share of what is left.
     """
     parts = _partitioned(module, outside)
-    end = math.inf if options.seconds is None else time.monotonic() + options.seconds
     for k, node in enumerate(parts):
         now = time.monotonic()
         _replace(module, node, weights, options, device, now + (end - now) / (len(parts) - k))
@@ -237,8 +241,7 @@ class Compiled(torch.nn.Module):
     def __init__(self, program: Program, expected: Sequence[Any], single: bool) -> None:
         super().__init__()
         self.program, self.single = program, single
-        dense = [v.is_contiguous() or order_of(v) is not None for v in expected]
-        laid = [None if d else (tuple(v.shape), tuple(v.stride())) for v, d in zip(expected, dense, strict=True)]
+        laid = [None if is_dense(v) else (tuple(v.shape), tuple(v.stride())) for v in expected]
         self.laid = laid if any(laid) else None
 
     def forward(self, *tensors: Any) -> Any:

@@ -72,8 +72,9 @@ def program_of(
     what measuring raises.
     """
     begun = time.monotonic()
-    found = _fastest(graph, device, options, make, inputs)
-    spent = (time.monotonic() - begun) / len(_variants(graph, device, options))
+    variants = _variants(graph, device, options)
+    found = _fastest(variants, graph, device, options, make, inputs) if len(variants) > 1 else None
+    spent = (time.monotonic() - begun) / len(variants)
     if found is not None and not options.measures:
         return found[1]
     variant = USUAL if found is None else found[0]
@@ -106,12 +107,14 @@ def _by_winograd(conv: Call) -> bool:
 
 
 def _fastest(
-    graph: IRModule, device: Any, options: Options, make: Make, inputs: Callable[[], Sequence[Any]]
+    variants: Sequence[Variant],
+    graph: IRModule,
+    device: Any,
+    options: Options,
+    make: Make,
+    inputs: Callable[[], Sequence[Any]],
 ) -> tuple[Variant, Program] | None:
-    """The way whose program takes least time, with that program; None where there is but one way, or none runs."""
-    variants = _variants(graph, device, options)
-    if len(variants) == 1:
-        return None
+    """The way whose program takes least time, with that program; None where none runs."""
     best: tuple[float, Variant, Program] | None = None
     given: Sequence[Any] = ()
     for variant in variants:

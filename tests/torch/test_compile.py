@@ -532,3 +532,13 @@ def test_inputs_of_another_device_are_brought(programs: list[Program]) -> None:
     torch.compile(F.relu, backend="ansor")(torch.randn(3))
     other = type("Elsewhere", (), {"device": "meta", "to": lambda self, *a, **k: torch.ones(3)})()
     assert torch.equal(programs[0]._aligned(other), torch.ones(3)) and programs[0].copied == 1
+
+
+def test_a_budget_leaves_time_for_operators_in_pytorch(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """What is measured ends before the seconds do, where operators are tried after it."""
+    left: list[float] = []
+    monkeypatch.setattr(variants, "measure", lambda *given: left.append(given[-1] - time.monotonic()))
+    model, x = nn.Sequential(nn.Linear(5, 7), nn.ReLU()).eval(), torch.randn(4, 5)
+    module = front.optimize(model, (x,), seconds=100, log=tmp_path / "log.json", keep_faster=True)
+    close(module(x), model(x))
+    assert 60 < left[0] <= 70 and len(left) == 2  # and the rectifier was compiled beside PyTorch's product
