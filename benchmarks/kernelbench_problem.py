@@ -33,6 +33,8 @@ ROUNDS, SLICE = 5, 0.02
 OUR_KERNELS = r"_kernel\d+$"
 """The names of our kernels end so (`codegen_cuda/emit.py`)."""
 MOST_SAID = 300
+LONGEST = 8
+"""Kernels of a call whose times are kept."""
 PIECE = 1 << 26
 """Elements that are compared at a time."""
 COPIED, SIDE = 1 << 30, 4096
@@ -233,15 +235,19 @@ class Said(logging.Handler):
         return found
 
 
-def share_of_ours(torch: Any, run: Run, inputs: Sequence[Any]) -> float:
-    """The share of a call's time on the device that kernels of ours take: those that PyTorch did not name."""
+def spent(torch: Any, run: Run, inputs: Sequence[Any]) -> dict[str, Any]:
+    """The `share` of a call's time on the device that kernels of ours take, and microseconds of the longest kernels."""
     activities = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
         run(*inputs)
         torch.cuda.synchronize()
-    spent = {e.key: e.self_device_time_total for e in profile.key_averages() if e.self_device_time_total > 0}
-    ours = sum(time for name, time in spent.items() if re.search(OUR_KERNELS, name))
-    return float(ours / max(sum(spent.values()), 1e-9))
+    took = {e.key: e.self_device_time_total for e in profile.key_averages() if e.self_device_time_total > 0}
+    ours = sum(time for name, time in took.items() if re.search(OUR_KERNELS, name))
+    longest = sorted(took, key=took.__getitem__, reverse=True)[:LONGEST]
+    return {
+        "share": float(ours / max(sum(took.values()), 1e-9)),
+        "kernels": {name[:MOST_SAID]: round(took[name], 1) for name in longest},
+    }
 
 
 def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
@@ -259,7 +265,7 @@ def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
             found |= memory(torch, run, inputs)
             if way in OURS:
                 found["trials"] = len(log.read_text().splitlines()) if log.exists() else 0
-                found["share"] = share_of_ours(torch, run, inputs)
+                found |= spent(torch, run, inputs)
                 found["error"] = right(torch, problem, run, model)
             runs[way] = run
         except Exception as error:  # whatever a model or a compiler raises is what is to be known of this way
