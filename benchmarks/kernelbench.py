@@ -2,7 +2,7 @@
 
     python -m benchmarks.kernelbench FOLDER --json F [--levels 1,2,3] [--part K/N] [--every 3] [--only level1/19 ...]
                                      [--ways eager,tf32,compile,zero,tuned,fp32x3] [--seconds 30] [--eval]
-                                     [--jobs N] [--untimed] [--limit S]
+                                     [--jobs N] [--untimed] [--limit S] [--logs DIR]
     python -m benchmarks.kernelbench --table F ...
 
 FOLDER is a checkout of github.com/ScalingIntelligence/KernelBench, which has no part in this repository.  Each problem
@@ -65,7 +65,7 @@ def chosen(names: Sequence[str], options: argparse.Namespace) -> list[str]:
 def solved(file: Path, options: argparse.Namespace, gpu: str) -> dict[str, Any]:
     """What the process of a problem tells; `failed` where it did not end well."""
     ways = tuple(options.ways.split(","))
-    asked = Asked(str(file), ways, options.seconds, options.eval, options.untimed)
+    asked = Asked(str(file), ways, options.seconds, options.eval, options.untimed, options.logs)
     with tempfile.TemporaryDirectory() as folder:
         findings, said = [Path(folder) / name for name in ("findings", "said")]
         process = PROCESSES.Process(target=work_on, args=(asked, gpu, str(findings), str(said)))
@@ -212,6 +212,7 @@ def parsed() -> argparse.Namespace:
     p.add_argument("--jobs", type=int, default=1, help="processes beside each other on each GPU; times mean nothing")
     p.add_argument("--untimed", action="store_true", help="check only")
     p.add_argument("--limit", type=float, default=600.0, help="seconds that a problem may take")
+    p.add_argument("--logs", default="", metavar="DIR", help="a folder for the logs of what is measured")
     options = p.parse_args()
     report.require_names("way", options.ways.split(","), WAYS)
     if options.table is None and (options.folder is None or options.json is None):

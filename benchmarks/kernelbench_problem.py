@@ -48,13 +48,17 @@ PRELOADED = ["torch", "torch._dynamo", "torch.utils.flop_counter", "relay_lite.p
 
 @dataclass(frozen=True)
 class Asked:
-    """A problem's `file`, the `ways`, `seconds` of tuning, and whether it is in evaluation mode, or only checked."""
+    """A problem's `file`, the `ways`, `seconds` of tuning, and whether it is in evaluation mode, or only checked.
+
+    Logs of what is measured stay in the folder `logs`, where it names one.
+    """
 
     file: str
     ways: tuple[str, ...]
     seconds: float
     evaluate: bool
     untimed: bool
+    logs: str
 
 
 Tell = Callable[..., None]
@@ -253,12 +257,13 @@ def spent(torch: Any, run: Run, inputs: Sequence[Any]) -> dict[str, Any]:
 def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
     """Tell all of a problem; `folder` is for logs."""
     said = Said()
+    folder.mkdir(parents=True, exist_ok=True)
     problem = Problem(torch, Path(asked.file), asked.evaluate)
     runs: dict[str, Run] = {}
     inputs = problem.inputs(0)
     tell(device=torch.cuda.get_device_name(), torch=torch.__version__, **work(torch, problem.model(), inputs))
     for way in asked.ways:
-        model, log = problem.model(), folder / f"{way}.json"
+        model, log = problem.model(), folder / f"{Path(asked.file).parent.name}_{Path(asked.file).stem}_{way}.json"
         try:
             run = made(torch, way, model, asked.seconds, log)
             found: dict[str, Any] = {"first_s": first_call(torch, run, inputs)}
@@ -290,4 +295,4 @@ def work_on(asked: Asked, gpu: str, findings: str, said: str) -> None:
             print(json.dumps(found), file=lines, flush=True)
 
         torch.set_grad_enabled(False)
-        solve(torch, asked, tell, Path(findings).parent)
+        solve(torch, asked, tell, Path(asked.logs or findings + "_logs"))
