@@ -26,13 +26,12 @@ from ..core.file_names import path_of
 from ..core.hardware import HardwareParams
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
-from ..core.target import Target
 from ..core.task import SearchTask
 from ..records.lines import believed_records
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples
 from .features import FEATURES, source_of
-from .shipped import shipped_model
+from .shipped import shipped_model_of
 from .trees import Trees, load_trees, train
 
 logger = logging.getLogger("ansor")
@@ -107,19 +106,19 @@ class XGBModel(PythonBasedModel):
         positive number, are left out; that is logged once.
         """
         if inputs and not self._loaded:
-            self._choose_base([inp.task.target for inp in inputs])
+            self._choose_base([inp.task for inp in inputs])
         for inp, res, rows in zip(inputs, results, self._rows(inputs), strict=True):
             self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)
         self._at_hand = []
         self._say_refused()
 
-    def _choose_base(self, targets: Sequence[Target]) -> None:
+    def _choose_base(self, tasks: Sequence[SearchTask]) -> None:
         """What trees begin from: those of the package are of one family of targets, and speak of no other."""
         if not self._families:
-            self.features = source_of(targets[0])
-        self._families |= {target.family for target in targets}
+            self.features = source_of(tasks[0].target)
+        self._families |= {task.target.family for task in tasks}
         alone = self.shipped and len(self._families) == 1
-        known = shipped_model(targets[0]) if alone else None
+        known = shipped_model_of(tasks[0]) if alone else None
         self._base = None if known is None else known.trees
 
     def at_hand(self, inputs: Sequence[MeasureInput], features: Sequence[Array]) -> None:

@@ -4,7 +4,8 @@ For a kernel with reductions, a few dozen programs are drawn from the sketches t
 ranked by the models that need no measurement; the best one that lowers, and that the target does not refuse, is taken.
 Other kernels, and those for which they think no drawn program better, get plain nests: parallel rows with vector
 columns on a CPU, or the loops as they are written where that is little work, one thread a vector or an element on a
-GPU.  Equal kernels get equal programs.
+GPU.  On a GPU what reads large tensors about once gets nests made for that (`ansor/sketch/streaming.py`), and nothing
+is drawn.  Equal kernels get equal programs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from te_lite.tensor import ComputeOp
 
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.shipped import ShippedModel, shipped_model
+from ..cost_model.shipped import ShippedModel, shipped_model_of
 from ..sketch.plain import plain_state, untuned_state
+from ..sketch.streaming import streaming_state, streams
 from ..space.choices import Group
 from ..space.states import concrete
 from .scoring import WEIGHT_OF_ESTIMATE, Scorer, weighed
@@ -58,7 +60,7 @@ def default_states(task: SearchTask, drawn: Sequence[State] | None = None) -> It
 
     `drawn` are those of `drawn_of`, where they are known already.
     """
-    if reduces(task):
+    if draws(task):
         yield from drawn_of(task) if drawn is None else drawn
     yield from _nests(task)
 
@@ -74,13 +76,19 @@ def _nests(task: SearchTask) -> list[State]:
     Little work is done before the threads of a parallel loop have started.
     """
     if task.target.is_gpu:
-        return [*([] if reduces(task) else [plain_state(task, vectors=True)]), plain_state(task)]
+        vectors = [] if reduces(task) else [plain_state(task, vectors=True)]
+        return [*([streaming_state(task)] if streams(task) else vectors), plain_state(task)]
     nests = [plain_state(task), untuned_state(task)]
     return [nests[k] for k in np.argsort(-AnalyticalModel().predict(task, nests), kind="stable")]
 
 
-def reduces(task: SearchTask) -> bool:
+def draws(task: SearchTask) -> bool:
     """Whether programs are drawn for a task."""
+    return reduces(task) and not (task.target.is_gpu and streams(task))
+
+
+def reduces(task: SearchTask) -> bool:
+    """Whether a task has reductions."""
     return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
 
 
@@ -98,7 +106,7 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     estimate = Scorer(task, AnalyticalModel())
     drawn = [(value, g, k) for g in groups for k, value in enumerate(estimate(g).tolist()) if value > -np.inf]
     best = sorted(drawn, key=lambda entry: -entry[0])[:LOOKED_AT]
-    shipped = shipped_model(task.target)
+    shipped = shipped_model_of(task)
     least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
     for value, group, k in _ranked(task, shipped, best)[:TRIED]:
         if value > least:

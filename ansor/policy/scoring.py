@@ -18,7 +18,7 @@ from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, Array, TakesFeatures
 from ..cost_model.features import source_of
-from ..cost_model.shipped import shipped_model
+from ..cost_model.shipped import shipped_model_of
 from ..evolve.buckets import Row
 from ..evolve.neighbours import neighbours
 from ..space.choices import Group, Variant
@@ -139,8 +139,8 @@ def beside(best: Row, n: int, score: Scorer) -> list[Row]:
 def unmeasured(task: SearchTask) -> Scorer:
     """The scores of programs of a task of which nothing was measured.
 
-    They are those of the model that comes with the package for the target, where there is one, weighed with the
+    They are those of the model that comes with the package for such a task, where there is one, weighed with the
     analytical one.
     """
-    shipped = shipped_model(task.target)
+    shipped = shipped_model_of(task)
     return Scorer(task, AnalyticalModel()) if shipped is None else Scorer(task, shipped, WEIGHT_OF_ESTIMATE)

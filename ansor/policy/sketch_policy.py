@@ -33,7 +33,7 @@ from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput
-from ..cost_model.shipped import shipped_model
+from ..cost_model.shipped import shipped_model_of
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
@@ -259,7 +259,7 @@ class SketchPolicy:
         of_part = ((firsts, Origin.OTHER), (bred, Origin.CHOSEN), (lasts, Origin.OTHER))
         parts = [with_scores(*part, found) for part, found in zip(of_part, by_part, strict=True)]
         parts.append(with_scores(drawn, Origin.DRAWN))
-        in_turns = not known and shipped_model(self.task.target) is None
+        in_turns = not known and shipped_model_of(self.task) is None
         return [*parts[0], *(taken_in_turns(parts[1:]) if in_turns else chain(*parts[1:]))]
 
     def _left_to_chance(self, n: int, score: Scorer) -> int:

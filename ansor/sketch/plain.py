@@ -33,22 +33,22 @@ def plain_state(task: SearchTask, vectors: bool = False) -> State:
 
     With `vectors` a thread of a GPU computes neighbours side by side, as many as one access may touch.
     """
-    state = _inlined(task.compute_dag.init_state)
+    state = inlined(task.compute_dag.init_state)
     for k, stage in enumerate(state.stages):
         if not stage.is_placeholder and stage.where == ROOT:
-            lanes = _lanes(task, state, k) if vectors else 1
+            lanes = side_by_side(task, state, k) if vectors else 1
             state = _threads(state, k, lanes) if task.target.is_gpu else _rows(state, k)
     return state
 
 
-def _lanes(task: SearchTask, state: State, k: int) -> int:
+def side_by_side(task: SearchTask, state: State, k: int) -> int:
     """The neighbours of an access: a power of two that divides the points; 1 for a reduction."""
     op = state.stages[k].op
     widest = task.hardware_params.completed(task.target).vector_unit_bytes // element_bytes(op.dtype)
     return 1 if op.reduce_axis else gcd(prod(op.shape), max(1, widest))
 
 
-def _inlined(state: State) -> State:
+def inlined(state: State) -> State:
     """Inline what is no reduction and no result."""
     results = {t.op.key for t in state.dag.outputs}
     for k, stage in enumerate(state.stages):

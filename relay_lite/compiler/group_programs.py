@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
-from ansor.policy.default_schedule import default_states, reduces
+from ansor.policy.default_schedule import default_states, draws
 from ansor.policy.drawn_ahead import DrawnAhead
 from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
@@ -196,7 +196,7 @@ def _needs(fused: Function, target: Target) -> tuple[dict[Function, Wanted], Dra
     """What the groups of a graph need whose weights are not packed, with the programs that are drawn ahead for them."""
     needs = {f: wanted(f, target) for f in group_uses(fused) if reshaped_params(f) is None}
     tasks = {f: _task(need, target) for f, need in needs.items() if need.recorded is None}
-    drawn = [f for f, task in tasks.items() if reduces(task)]
+    drawn = [f for f, task in tasks.items() if draws(task)]
     ahead = DrawnAhead([tasks[f] for f in drawn])
     made = {f: replace(needs[f], drawn=partial(ahead.states, k)) for k, f in enumerate(drawn)}
     return {**needs, **made}, ahead

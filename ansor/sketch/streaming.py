@@ -1,0 +1,263 @@
+"""Nests of GPUs for large tensors that are read about once: copies, copies that turn axes, and sums of long rows.
+
+Such a program takes as long as its bytes do, if many loads are under way at any time, the threads of a warp touch
+neighbours, and blocks are worth starting.  So nothing is to be searched:
+
+- a thread computes some neighbours of the result side by side;
+- where another axis than the last runs through neighbours of what is read, blocks are tiles of both axes, so that
+  whole sectors are read and written;
+- the threads of a block share the terms of a row, or 32 columns and the terms of each;
+- few rows are cut into parts, whose sums are summed up by a second kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+from te_lite.index_span import usual_steps
+from te_lite.reads import reads_by
+from te_lite.replay import apply
+from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, State
+from te_lite.step import RFactor
+from te_lite.tensor import Operation
+
+from ..core.schedule_primitives import annotate, fuse, reorder, split
+from ..core.task import SearchTask
+from .plain import inlined, side_by_side
+from .predicates import loop_length
+from .reduction_rules import fuse_reductions
+
+LARGE = 1 << 20
+"""Points of a stage from which its bytes decide."""
+AGAIN = 2
+"""Points for each element that is read, up to which a reduction reads about once."""
+LONG_ROW = 1 << 15
+"""Terms of a row that no block can keep: of several reductions each reads it again."""
+THREADS, WARP = 128, 32
+SERIAL = 4
+"""Elements of a thread of a copy, where no access may touch several."""
+LOADS = 8
+"""Loads that a thread of a reduction has under way."""
+APART = 8
+"""Elements between neighbours from which each load brings a sector for itself."""
+TURN_COLUMNS, TURN_ROWS, TURN_SERIAL = 8, 16, 4
+"""Threads of a tile along the last axis and along the other one, and elements of a thread along the other one."""
+BLOCKS, RESIDENT = 2048, 1 << 18
+"""Blocks of a reduction, and threads, that keep a large GPU busy."""
+MOST_THREADS = 16
+"""Threads that share the terms of a column."""
+SHORT_PART = 1 << 11
+"""Terms of a part that are worth a block."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How far apart in memory neighbours along each axis of a stage (`by_axis`) are in the largest tensor it reads."""
+
+    size: int
+    by_axis: tuple[float, ...]
+
+
+def streaming_state(task: SearchTask) -> State:
+    """Every stage computed at root, or inlined, in a nest that depends on what it reads."""
+    state, k = inlined(task.compute_dag.init_state), 0
+    while k < len(state.stages):
+        stage = state.stages[k]
+        if not stage.is_placeholder and stage.where == ROOT:
+            before = len(state.stages)
+            state = _reduction(state, k) if stage.op.reduce_axis else _copy(task, state, k)
+            k += len(state.stages) - before
+        k += 1
+    return state
+
+
+def streams(task: SearchTask) -> bool:
+    """Whether a task is worth such nests: it is large, its reductions read about once, and no block can keep rows."""
+    state = inlined(task.compute_dag.init_state)
+    computed = [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.where == ROOT]
+    if max([_points(state.stages[k].op) for k in computed], default=0) < LARGE:
+        return False
+    sums = [k for k in computed if state.stages[k].op.reduce_axis]
+    if any(_points(state.stages[k].op) > AGAIN * max(s.size for s in _steps(state, k) or [NOTHING]) for k in sums):
+        return False
+    return len(sums) < 2 or max([_terms(state.stages[k].op) for k in sums]) >= LONG_ROW
+
+
+NOTHING = Steps(0, ())
+
+
+def _extents(op: Operation) -> tuple[int, ...]:
+    return tuple([int(v.extent) for v in (*op.axis, *op.reduce_axis)])
+
+
+def _terms(op: Operation) -> int:
+    return prod([int(v.extent) for v in op.reduce_axis])
+
+
+def _points(op: Operation) -> int:
+    return prod(_extents(op))
+
+
+def _steps(state: State, k: int) -> list[Steps]:
+    """What stage `k` reads, the largest first."""
+    hidden = frozenset(j for j, s in enumerate(state.stages) if s.where == INLINED)
+    count, found = len(_extents(state.stages[k].op)), []
+    for producer, read in reads_by(k, state.ops, hidden):
+        shape = state.ops[producer].shape
+        by_axis = [0.0] * count
+        for d, form in enumerate(read.forms):
+            for axis, step in usual_steps(form).items():
+                by_axis[axis] += step * prod(shape[d + 1 :])
+        found.append(Steps(prod(shape), tuple(by_axis)))
+    return sorted(found, key=lambda steps: -steps.size)
+
+
+# ------------------------------------------------------------------------------------------------------- copies
+
+
+def _copy(task: SearchTask, state: State, k: int) -> State:
+    """A stage without reductions: tiles where it turns axes, else vectors in the order of the result."""
+    extents = _extents(state.stages[k].op)
+    turned = _turned(extents, _steps(state, k))
+    if turned is None or prod(extents) < LARGE:
+        return _in_order(task, state, k)
+    return _tiles(task, state, k, turned)
+
+
+def _in_order(task: SearchTask, state: State, k: int) -> State:
+    lanes = side_by_side(task, state, k)
+    if not state.stages[k].iters:
+        return state
+    state, fused = fuse(state, k, [it.uid for it in state.stages[k].iters])
+    if lanes > 1:
+        state, (block, thread, lane) = split(state, k, fused.uid, (THREADS, lanes))
+        state = annotate(state, k, lane.uid, "vectorize")
+    elif prod(_extents(state.stages[k].op)) >= LARGE:
+        state, (block, several, thread) = split(state, k, fused.uid, (SERIAL, THREADS))
+        state = annotate(state, k, several.uid, "unroll")
+    else:
+        state, (block, thread) = split(state, k, fused.uid, (THREADS,))
+    state = annotate(state, k, block.uid, "blockIdx.x")
+    return annotate(state, k, thread.uid, "threadIdx.x")
+
+
+def _turned(extents: Sequence[int], reads: Sequence[Steps]) -> int | None:
+    """The axis that runs through neighbours of the largest tensor of which the last axis does not."""
+    long = [a for a, extent in enumerate(extents) if extent > 1]
+    for read in reads:
+        beside = [a for a in long[:-1] if read.by_axis[a] == 1 and extents[a] >= TURN_SERIAL]
+        if beside and abs(read.by_axis[long[-1]]) >= APART:
+            return beside[-1]
+    return None
+
+
+def _run(extents: Sequence[int], last: int, enough: int, without: int) -> list[int]:
+    """Neighbouring axes that end with `last`, until they have points enough."""
+    first = last
+    while first > 0 and first - 1 != without and prod(extents[first : last + 1]) < enough:
+        first -= 1
+    return list(range(first, last + 1))
+
+
+def _tiles(task: SearchTask, state: State, k: int, turned: int) -> State:
+    """Blocks that are tiles of the last axis and `turned`, each with neighbours of its own until they are long."""
+    extents, iters = _extents(state.stages[k].op), state.stages[k].iters
+    columns = _run(extents, len(extents) - 1, TURN_COLUMNS * TURN_SERIAL, turned)
+    rows = _run(extents, turned, TURN_ROWS * TURN_SERIAL, -1)
+    others = [iters[a].uid for a in range(len(extents)) if a not in (*rows, *columns)]
+    state, column = _fused(state, k, [iters[a].uid for a in columns])
+    state, row = _fused(state, k, [iters[a].uid for a in rows])
+    lanes = gcd(side_by_side(task, state, k), prod([extents[a] for a in columns]))
+    wide = TURN_COLUMNS if lanes > 1 else WARP
+    state, (right, across, lane) = split(state, k, column.uid, (wide, lanes))
+    state, (down, along, several) = split(state, k, row.uid, (THREADS // wide, TURN_SERIAL))
+    order = [*others, down.uid, right.uid, along.uid, across.uid, several.uid, lane.uid]
+    state = reorder(state, k, order)
+    state, block = fuse(state, k, order[:-4])
+    state, thread = fuse(state, k, [along.uid, across.uid])
+    state = annotate(state, k, block.uid, "blockIdx.x")
+    state = annotate(state, k, thread.uid, "threadIdx.x")
+    state = annotate(state, k, several.uid, "unroll")
+    return annotate(state, k, lane.uid, "vectorize") if lanes > 1 else state
+
+
+def _fused(state: State, k: int, uids: Sequence[int]) -> tuple[State, Iter]:
+    """Neighbouring loops as one (no step where there is one)."""
+    if len(uids) > 1:
+        return fuse(state, k, uids)
+    return state, next(it for it in state.stages[k].iters if it.uid == uids[0])
+
+
+# --------------------------------------------------------------------------------------------------- reductions
+
+
+def _reduction(state: State, k: int) -> State:
+    """A reduction: in parts where it has few and long rows or columns."""
+    op = state.stages[k].op
+    space, terms = prod(op.shape), _terms(op)
+    sideways = _is_column(op, _steps(state, k))
+    busy = space // WARP * _column_threads(space, terms) // (THREADS // WARP) if sideways else space
+    parts = min(-(-BLOCKS // max(1, busy)), terms // SHORT_PART)
+    if parts < 2:
+        return _sums(state, k, sideways)
+    state, fused = fuse_reductions(state, k)
+    state, (part, _) = split(state, k, fused.uid, (-(-terms // parts),))
+    place = 0 if sideways else len(op.axis)
+    state = apply(state, RFactor(k, state.stages[k].position(part.uid), place))
+    return _sums(_sums(state, k, sideways), k + 1, sideways)
+
+
+def _is_column(op: Operation, reads: Sequence[Steps]) -> bool:
+    """Whether neighbours in the largest tensor are terms of different points."""
+    extents = _extents(op)
+    steps = [(abs(step), a) for a, step in enumerate(reads[0].by_axis) if step and extents[a] > 1] if reads else []
+    return bool(steps) and min(steps)[1] < len(op.axis)
+
+
+def _column_threads(space: int, terms: int) -> int:
+    """The threads that share the terms of a column: a power of two, few where there are many columns."""
+    threads = 1
+    while threads < MOST_THREADS and threads * space < RESIDENT and terms >= 2 * threads * LOADS:
+        threads *= 2
+    return threads
+
+
+def _sums(state: State, k: int, sideways: bool) -> State:
+    """The nest of a reduction without parts."""
+    stage = state.stages[k]
+    space = [it.uid for it in stage.iters if it.kind != REDUCE]
+    points, terms = loop_length(stage, SPATIAL), loop_length(stage, REDUCE)
+    state, fused = fuse_reductions(state, k)
+    if sideways or terms < WARP:
+        return _columns(state, k, space, fused.uid, terms, _column_threads(points, terms) if sideways else 1)
+    return _rows(state, k, space, fused.uid, terms)
+
+
+def _rows(state: State, k: int, space: Sequence[int], reduced: int, terms: int) -> State:
+    """The threads of a block share the terms of a point, those of a warp where they are few."""
+    threads = WARP if terms < WARP * LOADS else THREADS if terms < 2 * THREADS * LOADS else 2 * THREADS
+    several = THREADS // threads if threads < THREADS else 1
+    loads = max(1, min(LOADS, terms // threads))
+    state, (_, ahead, thread) = split(state, k, reduced, (loads, threads))
+    state = annotate(state, k, ahead.uid, "unroll")
+    if space:
+        state, point = _fused(state, k, space)
+        if several > 1:
+            state, (point, beside) = split(state, k, point.uid, (several,))
+            state = annotate(state, k, beside.uid, "threadIdx.y")
+        state = annotate(state, k, point.uid, "blockIdx.x")
+    return annotate(state, k, thread.uid, "threadIdx.x")
+
+
+def _columns(state: State, k: int, space: Sequence[int], reduced: int, terms: int, threads: int) -> State:
+    """Each warp has 32 points; `threads` warps share the terms."""
+    wide = WARP if threads > 1 else THREADS
+    state, point = _fused(state, k, space)
+    state, (block, lane) = split(state, k, point.uid, (wide,))
+    state = annotate(state, k, block.uid, "blockIdx.x")
+    state = annotate(state, k, lane.uid, "threadIdx.x")
+    state, (_, ahead, thread) = split(state, k, reduced, (max(1, min(LOADS, terms // threads)), threads))
+    state = annotate(state, k, ahead.uid, "unroll")
+    return annotate(state, k, thread.uid, "threadIdx.y") if threads > 1 else state

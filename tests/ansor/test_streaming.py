@@ -1,0 +1,165 @@
+"""Nests for large tensors that are read about once: right at any extent, and with the accesses they are made for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.policy.default_schedule import default_states, draws
+from ansor.sketch import streaming
+from ansor.sketch.streaming import streaming_state, streams
+from codegen_cuda import emit
+from codegen_cuda.emulator import run_program
+from te_lite.state import State
+from tests.oracle import Oracle
+from tests.workloads import argmax, matmul, max_pool, row_stats, softmax
+
+SEED = 5
+Make = Callable[..., list[te.Tensor]]
+needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
+
+
+def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
+    run_program(emit(func), args)
+
+
+def task_of(tensors: list[te.Tensor]) -> ansor.SearchTask:
+    return ansor.SearchTask(compute_dag=tensors, target="cuda -arch=sm_90")
+
+
+def permuted(shape: tuple[int, ...], order: tuple[int, ...], dtype: str = "float32") -> list[te.Tensor]:
+    """y of axes `order` of x, plus a number for each place of its last axis."""
+    x = te.placeholder(shape, dtype, "x")
+    out = tuple([shape[a] for a in order])
+    b = te.placeholder(out[-1:], dtype, "b")
+    back = [order.index(a) for a in range(len(order))]
+    return [x, b, te.compute(out, lambda *i: x[tuple([i[p] for p in back])] + b[i[-1]], name="y")]
+
+
+def padded_turn(n: int, m: int) -> list[te.Tensor]:
+    x = te.placeholder((m, n), name="x")
+    inside = te.compute(
+        (n + 2, m), lambda i, j: te.if_then_else(te.all(i >= 1, i <= n), x[j, i - 1], te.const(0.0)), name="pad"
+    )
+    return [x, inside]
+
+
+def shuffled(n: int, c: int, h: int) -> list[te.Tensor]:
+    """Pixels from channels that come last: (n, h, h, 4 c) to (n, c, 2 h, 2 h)."""
+    x = te.placeholder((n, h, h, 4 * c), name="x")
+    y = te.compute(
+        (n, c, 2 * h, 2 * h),
+        lambda b, k, i, j: x[b, i // 2, j // 2, (i % 2 * 2 + j % 2) * c + k],
+        name="y",
+    )
+    return [x, y]
+
+
+def summed(shape: tuple[int, ...], axes: tuple[int, ...]) -> list[te.Tensor]:
+    """Sums of squares over `axes`, then their mean."""
+    x = te.placeholder(shape, name="x")
+    kept = [a for a in range(len(shape)) if a not in axes]
+    terms = {a: te.reduce_axis((0, shape[a]), f"k{a}") for a in axes}
+    out = tuple([shape[a] for a in kept]) or (1,)
+
+    def read(*i: te.Expr) -> te.Expr:
+        at = {**terms, **dict(zip(kept, i, strict=False))}
+        return x[tuple([at[a] for a in range(len(shape))])]
+
+    total = te.compute(out, lambda *i: te.sum(read(*i) * read(*i), axis=list(terms.values())), name="total")
+    count = float(np.prod([shape[a] for a in axes]))
+    return [x, te.compute(out, lambda *i: total[i] * (1.0 / count), name="mean")]
+
+
+TASKS: dict[str, Callable[[], list[te.Tensor]]] = {
+    "turn": lambda: permuted((40, 48), (1, 0)), "turn of primes": lambda: permuted((37, 41), (1, 0)),
+    "channels last": lambda: permuted((2, 17, 5, 7), (0, 2, 3, 1)),
+    "halves": lambda: permuted((9, 72), (1, 0), "float16"),
+    "channels first": lambda: permuted((2, 5, 7, 32), (0, 3, 1, 2)),
+    "straight": lambda: permuted((7, 11, 13), (0, 1, 2)),
+    "all turned": lambda: permuted((6, 5, 8), (2, 1, 0)), "one row": lambda: permuted((1, 63), (1, 0)),
+    "pad": lambda: padded_turn(30, 27), "shuffle": lambda: shuffled(1, 6, 5), "shuffle 8": lambda: shuffled(2, 8, 4),
+    "rows": lambda: summed((6, 301), (1,)), "columns": lambda: summed((301, 35), (0,)),
+    "all": lambda: summed((7, 13, 11), (0, 1, 2)), "middle": lambda: summed((3, 67, 40), (1,)),
+    "outer": lambda: summed((9, 4, 5, 7), (0, 2, 3)), "short": lambda: summed((500, 3), (1,)),
+    "warps": lambda: summed((50, 64), (1,)), "parts of columns": lambda: summed((1000, 3), (0,)),
+    "argmax": lambda: argmax(5, 70), "softmax": lambda: softmax(4, 90), "statistics": lambda: row_stats(4, 90),
+}  # fmt: skip
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few elements count as many, so that each kind of nest is made of them."""
+    for name, value in (("LARGE", 1), ("BLOCKS", 16), ("SHORT_PART", 40), ("RESIDENT", 256)):
+        monkeypatch.setattr(streaming, name, value)
+
+
+@needs_gxx
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_nests_compute_the_task(name: str) -> None:
+    task = task_of(TASKS[name]())
+    oracle = Oracle(task.compute_dag, np.random.default_rng(SEED))
+    assert oracle.mismatch(te.lower(streaming_state(task), task.compute_dag.tensors), emulated) is None
+
+
+@needs_gxx
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", range(8))
+def test_random_axes(seed: int) -> None:
+    rng = np.random.default_rng([SEED, seed])
+    shape = tuple(int(n) for n in rng.integers(1, 14, size=rng.integers(2, 5)))
+    order = tuple(int(a) for a in rng.permutation(len(shape)))
+    axes = tuple(sorted(int(a) for a in rng.permutation(len(shape))[: rng.integers(1, len(shape) + 1)]))
+    for tensors in (permuted(shape, order), summed(shape, axes)):
+        task = task_of(tensors)
+        oracle = Oracle(task.compute_dag, np.random.default_rng(SEED))
+        found = oracle.mismatch(te.lower(streaming_state(task), task.compute_dag.tensors), emulated)
+        assert found is None, (shape, order, axes)
+
+
+def loops(state: State, k: int = -1) -> list[tuple[str, object]]:
+    return [(it.annotation or it.kind, it.extent) for it in state.stages[k].iters]
+
+
+def test_tiles_of_a_turn_read_and_write_whole_sectors() -> None:
+    state = streaming_state(task_of(permuted((4096, 4096), (1, 0))))
+    blocks = 4096 // 32 * (4096 // 64)
+    assert loops(state) == [("blockIdx.x", blocks), ("threadIdx.x", 128), ("unroll", 4), ("vectorize", 4)]
+    straight = streaming_state(task_of(permuted((4096, 4096), (0, 1))))
+    assert loops(straight)[-1] == ("vectorize", 4) and len(loops(straight)) == 3
+
+
+def test_few_long_rows_are_cut_into_parts() -> None:
+    state = streaming_state(task_of(summed((4, 1 << 22), (1,))))
+    (part,) = [k for k, s in enumerate(state.stages) if s.op.name.endswith(".rf")]
+    assert dict(loops(state, part))["blockIdx.x"] == 2048
+    many = streaming_state(task_of(summed((4096, 1 << 14), (1,))))
+    assert not any(s.op.name.endswith(".rf") for s in many.stages)
+
+
+def test_columns_are_read_by_neighbouring_threads() -> None:
+    (state, k) = streaming_state(task_of(summed((4096, 1 << 14), (0,)))), 1
+    assert loops(state, k)[:2] == [("blockIdx.x", 512), ("threadIdx.x", 32)]
+    assert ("threadIdx.y", 16) in loops(state, k)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "expected"),
+    [
+        (summed((4096, 4096), (1,)), True), (summed((64, 64), (1,)), False), (permuted((4096, 4096), (1, 0)), True),
+        (matmul(2048, 2048, 2048), False), (softmax(4096, 1024), False), (softmax(64, 1 << 20), True),
+        (max_pool(16, 512, 64), False),
+    ],
+)  # fmt: skip
+def test_large_tasks_that_read_once_are_not_drawn(tensors: list[te.Tensor], expected: bool) -> None:
+    task = task_of(tensors)
+    assert streams(task) is expected
+    if expected:
+        assert not draws(task)
+        assert next(default_states(task)).steps == streaming_state(task).steps
