@@ -58,7 +58,11 @@ def shipped_model(target: Target) -> ShippedModel | None:
 
     Its trees count no programs, since no log of the user's has them.
     """
-    return _read(FOLDER / f"{target.family}.ubj") if source_of(target) is FEATURES else None
+    return _read(_place(target)) if source_of(target) is FEATURES else None
+
+
+def _place(target: Target) -> Path:
+    return FOLDER / f"{target.family}.ubj"
 
 
 def shipped_model_of(task: SearchTask) -> ShippedModel | None:
@@ -68,8 +72,8 @@ def shipped_model_of(task: SearchTask) -> ShippedModel | None:
     of KernelBench that take 0.5 to 19 ms, the first choice among the programs of a log took 1.23 times as long as the
     best one by the analytical model alone, 1.46 times by both together and 2.07 times by the trees.
     """
-    shipped = shipped_model(task.target)
-    return None if shipped is None or _least_seconds(task) > MOST_SECONDS else shipped
+    exists = _place(task.target).is_file()
+    return shipped_model(task.target) if exists and _least_seconds(task) <= MOST_SECONDS else None
 
 
 def _least_seconds(task: SearchTask) -> float:

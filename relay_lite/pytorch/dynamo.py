@@ -73,12 +73,12 @@ class _Graph:
     """A graph in core ATen, called with all of its inputs; shapes may be open."""
 
     def __init__(self, graph: Any, static: Sequence[int], names: Sequence[str], options: Options) -> None:
-        self.graph, self.static, self.names, self.options = graph, static, names, options
+        self.graph, self.static, self.names = graph, static, names
         self.weights_of = _picker(static)
         self.inputs_of = _picker([k for k in range(len(names)) if k not in set(static)])
         values = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
         self.open = any(_is_open(v) for v in values)
-        self.programs = Programs()
+        self.programs = Programs(options)
 
     def __call__(self, *given: Any) -> Any:
         weights, inputs = self.weights_of(given), self.inputs_of(given)
@@ -86,10 +86,12 @@ class _Graph:
         if self.open:
             shapes = tuple([x.shape if isinstance(x, torch.Tensor) else x for x in inputs])
             inputs = tuple([x for x in inputs if isinstance(x, torch.Tensor)])
-        run = self.programs.get((shapes, tuple(map(id, weights))), lambda: (self.compiled(given), weights))
+        run = self.programs.get(
+            shapes, tuple(map(id, weights)), lambda options: (self.compiled(given, options), weights)
+        )
         return run(*inputs)
 
-    def compiled(self, given: Sequence[Any]) -> Callable[..., Any]:
+    def compiled(self, given: Sequence[Any], options: Options) -> Callable[..., Any]:
         """What runs the graph for these shapes and weights."""
         graph, names = self.graph, self.names
         if self.open:
@@ -103,7 +105,7 @@ class _Graph:
         else:
             graph = copy.deepcopy(graph)  # it is rewritten
         weights = {names[k]: given[k] for k in self.static}
-        return compile_graph(graph, weights, self.options, device_of(given))
+        return compile_graph(graph, weights, options, device_of(given))
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

@@ -64,7 +64,7 @@ class OptimizedModule(torch.nn.Module):
 
     def __init__(self, model: Any, options: Options) -> None:
         super().__init__()
-        self.model, self._options, self._programs = model, options, Programs()
+        self.model, self._programs = model, Programs(options)
         self._parameters_of_model = list(model.parameters())
         self.eval()
 
@@ -73,7 +73,7 @@ class OptimizedModule(torch.nn.Module):
         leaves, spec = (list(args), None) if _plain(args, kwargs) else tree_flatten((args, kwargs))
         refuse_training([*leaves, *self._parameters_of_model] if torch.is_grad_enabled() else ())
         shapes = tuple([(x.shape, x.stride(), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in leaves])
-        run = self._programs.get((shapes, spec), lambda: exported(self.model, args, kwargs, self._options))
+        run = self._programs.get((shapes, spec), (), lambda options: exported(self.model, args, kwargs, options))
         return run(*leaves)
 
 

@@ -78,6 +78,11 @@ class Options:
         return self.effort != NONE if self.keep_faster is None else self.keep_faster
 
     @property
+    def again(self) -> Options:
+        """The same for a graph that was measured: operators are tried in PyTorch as before."""
+        return replace(self.unmeasured, keep_faster=self.tries_others)
+
+    @property
     def unmeasured(self) -> Options:
         """The same, and nothing is measured."""
         return replace(self, trials=0, seconds=None, effort=NONE)

@@ -6,6 +6,7 @@ import copy
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,14 +232,27 @@ def test_every_shape_has_a_program_in_a_bounded_cache(programs: list[Program]) -
             close(run(x), model(x))
     # 4 was made by optimize; TorchDynamo gives a graph for 4 and an open one for the other three
     assert len(programs) == 2 * 3 + 2 * 4
-    cache = Programs(most=2)
+    cache = Programs(Options(), most=2)
     for key in (1, 2, 1, 3):
-        cache.get(key, lambda: (print, ()))
+        cache.get(key, (), lambda _: (print, ()))
     assert len(cache) == 2
     made_again: list[int] = []
     for key in (1, 2):
-        cache.get(key, lambda key=key: made_again.append(key) or (print, ()))
+        cache.get(key, (), lambda _, key=key: made_again.append(key) or (print, ()))
     assert made_again == [2]
+
+
+def test_nothing_is_measured_again_for_other_weights(tmp_path: Path) -> None:
+    weight, log = torch.zeros(2), str(tmp_path / "log.json")
+    for options, measures in ((Options(seconds=5.0, log=log), [True, False]), (Options(), [False, False])):
+        asked: list[Options] = []
+        cache = Programs(options)
+        for _ in range(2):
+            cache.get((4, 5), (), lambda options, asked=asked: asked.append(options) or (print, [weight]))
+            weight.add_(1)
+        assert [o.measures for o in asked] == measures
+        cache.get((4, 6), (), lambda options, asked=asked: asked.append(options) or (print, [weight]))
+        assert asked[-1] == options
 
 
 def test_weights_that_change_are_seen() -> None:
