@@ -1,6 +1,6 @@
 """A sound program for a kernel that nobody has tuned.
 
-For a kernel with reductions, a few dozen programs are drawn from the sketches that a search has, with a fixed seed, and
+For a kernel with reductions, some programs are drawn from the sketches that a search has, with a fixed seed, and
 ranked by the models that need no measurement; the best one that lowers, and that the target does not refuse, is taken.
 Other kernels, and those for which they think no drawn program better, get plain nests: parallel rows with vector
 columns on a CPU, or the loops as they are written where that is little work, one thread a vector or an element on a
@@ -10,13 +10,16 @@ is drawn.  Equal kernels get equal programs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from te_lite.errors import LowerError
 from te_lite.lower import lower
 from te_lite.state import State
+from te_lite.step import Step
 from te_lite.tensor import ComputeOp
 
 from ..core.task import SearchTask
@@ -26,6 +29,7 @@ from ..sketch.plain import plain_state, untuned_state
 from ..sketch.streaming import streaming_state, streams
 from ..space.choices import Group
 from ..space.states import concrete
+from .proposals import Proposals
 from .scoring import WEIGHT_OF_ESTIMATE, Scorer, weighed
 from .sketch_policy import SketchPolicy
 
@@ -92,29 +96,51 @@ def reduces(task: SearchTask) -> bool:
     return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
 
 
+Drawn = tuple[float, Group, int]
+"""A score, and the row of a group that it is of."""
+
+
 def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator[State]:
     """Programs drawn from the sketches of a task, best first by the models that need no measurement; none twice.
 
-    They are few, and those models think more of all of them than of `better_than`.
+    They are few, and those models think more of all of them than of `better_than`.  Where the analytical model is the
+    only one, on a GPU, programs are bred for it: a task that is large has many that are several times as slow.
     """
     policy = SketchPolicy(task, seed=SEED, verbose=0)
     if not [*policy.generate_sketches(), *policy.extra_sketches()]:
         return
-    drawer = policy.proposals
+    drawer, shipped = policy.proposals, shipped_model_of(task)
     drawer.most_variants = len(drawer.sketches)
-    groups = [_without_unrolling(g) for g in drawer.population(DRAWN * len(drawer.sketches))]
     estimate = Scorer(task, AnalyticalModel())
-    drawn = [(value, g, k) for g in groups for k, value in enumerate(estimate(g).tolist()) if value > -np.inf]
-    best = sorted(drawn, key=lambda entry: -entry[0])[:LOOKED_AT]
-    shipped = shipped_model_of(task)
+    found = _bred(drawer, estimate) if shipped is None and task.target.is_gpu else _drawn(drawer, estimate)
     least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
-    for value, group, k in _ranked(task, shipped, best)[:TRIED]:
-        if value > least:
-            yield concrete(group.variant, group.rows[k], task.target, task.hardware_params)
+    better = [(group, k) for value, group, k in _ranked(task, shipped, found) if value > least]
+    programs = (concrete(group.variant, group.rows[k], task.target, task.hardware_params) for group, k in better)
+    yield from islice(_different(programs), TRIED)
 
 
-Drawn = tuple[float, Group, int]
-"""A score, and the row of a group that it is of."""
+def _different(programs: Iterable[State]) -> Iterator[State]:
+    """Each program once: rows that differ in unrolling alone have become the same."""
+    known: set[tuple[Step, ...]] = set()
+    for state in programs:
+        if state.steps not in known:
+            known.add(state.steps)
+            yield state
+
+
+def _drawn(drawer: Proposals, estimate: Scorer) -> list[Drawn]:
+    """The best of some programs of each sketch."""
+    groups = [_without_unrolling(g) for g in drawer.population(DRAWN * len(drawer.sketches))]
+    drawn = [(value, g, k) for g in groups for k, value in enumerate(estimate(g).tolist()) if value > -np.inf]
+    return sorted(drawn, key=lambda entry: -entry[0])[:LOOKED_AT]
+
+
+def _bred(drawer: Proposals, estimate: Scorer) -> list[Drawn]:
+    """The best programs that a few generations of a population lead to."""
+    drawer.evolution = replace(drawer.evolution, max_variants=len(drawer.sketches))
+    found = drawer.evolved(LOOKED_AT, lambda group: estimate(_without_unrolling(group)), [])
+    groups = [_without_unrolling(Group(variant, row[None, :])) for _, (variant, row) in found]
+    return [(float(estimate(group)[0]), group, 0) for group in groups]
 
 
 def _opinion(task: SearchTask, shipped: ShippedModel | None, state: State) -> float:

@@ -7,7 +7,9 @@ and the hardware as JSON, its answer the steps of the programs: the same that `d
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,6 +17,7 @@ from te_lite.dag_json import dag_from_json
 from te_lite.errors import TeError
 from te_lite.replay import replay
 from te_lite.state import State
+from te_lite.step import Step
 from te_lite.step_json import steps_from_json, to_json
 
 from ..core.errors import MeasureError
@@ -28,8 +31,10 @@ from .default_schedule import drawn_of
 
 SECONDS = 120.0
 """What a worker may spend on a task."""
-FEWEST = 3
+FEWEST = 8
 """Fewer tasks are not worth the start of processes."""
+REMEMBERED = 512
+"""Tasks whose drawn programs a process keeps: a graph is compiled several times, in several layouts for example."""
 logger = logging.getLogger("ansor")
 
 
@@ -40,6 +45,35 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
         layout_rewrite_option=LayoutRewriteOption(job["layout"]),
     )  # fmt: skip
     return {"error_no": 0, "programs": [[to_json(step) for step in state.steps] for state in drawn_of(task)]}
+
+
+class Remembered:
+    """The steps of the programs that were drawn for tasks, of those that were asked for last."""
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._steps: OrderedDict[Hashable, list[tuple[Step, ...]]] = OrderedDict()
+
+    def __contains__(self, task: SearchTask) -> bool:
+        return _key(task) in self._steps
+
+    def states(self, task: SearchTask, draw: Callable[[], Sequence[State]]) -> list[State]:
+        """The programs of a task, best first, which `draw` gives where they are not known."""
+        key = _key(task)
+        with self._lock:
+            steps = self._steps.get(key)
+        if steps is None:
+            steps = [state.steps for state in draw()]
+        with self._lock:
+            self._steps[key] = steps
+            self._steps.move_to_end(key)
+            while len(self._steps) > self._most:
+                self._steps.popitem(last=False)
+        return [replay(task.compute_dag, found) for found in steps]
+
+
+def _key(task: SearchTask) -> Hashable:
+    return task.workload_key, str(task.target), task.hardware_params, task.layout_rewrite_option
 
 
 class DrawnAhead:

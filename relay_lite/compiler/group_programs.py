@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
-from ansor.policy.default_schedule import default_states, draws
-from ansor.policy.drawn_ahead import DrawnAhead
+from ansor.policy.default_schedule import default_states, drawn_of, draws
+from ansor.policy.drawn_ahead import DrawnAhead, Remembered
 from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
 from te_lite.lower import lower
@@ -30,6 +30,7 @@ from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weight
 from .extract import group_uses
 
 Accept = Callable[[LoweredFunc], None]
+REMEMBERED = Remembered()
 logger = logging.getLogger("relay_lite")
 
 
@@ -119,13 +120,26 @@ def _recorded(group: LoweredGroup, target: Target) -> State | None:
 def _default(need: Wanted, target: Target, accept: Accept, taken: Container[str]) -> GroupProgram:
     """The first default program that is not refused; raises the last refusal when all are."""
     refused: TeError | None = None
-    for state in default_states(_task(need, target), need.drawn()):
+    task = _task(need, target)
+    for state in default_states(task, _drawn(need, task)):
         try:
             return _lowered(need, state, accept, taken)
         except TeError as error:
             refused = error
     assert refused is not None
     raise refused
+
+
+def _drawn(need: Wanted, task: SearchTask) -> Sequence[State] | None:
+    """The programs that are drawn for a task, None where nothing is."""
+    if not draws(task):
+        return None
+
+    def draw() -> Sequence[State]:
+        ahead = need.drawn()
+        return list(drawn_of(task)) if ahead is None else ahead
+
+    return REMEMBERED.states(task, draw)
 
 
 def _task(need: Wanted, target: Target) -> SearchTask:
@@ -196,7 +210,7 @@ def _needs(fused: Function, target: Target) -> tuple[dict[Function, Wanted], Dra
     """What the groups of a graph need whose weights are not packed, with the programs that are drawn ahead for them."""
     needs = {f: wanted(f, target) for f in group_uses(fused) if reshaped_params(f) is None}
     tasks = {f: _task(need, target) for f, need in needs.items() if need.recorded is None}
-    drawn = [f for f, task in tasks.items() if draws(task)]
+    drawn = [f for f, task in tasks.items() if draws(task) and task not in REMEMBERED]
     ahead = DrawnAhead([tasks[f] for f in drawn])
     made = {f: replace(needs[f], drawn=partial(ahead.states, k)) for k, f in enumerate(drawn)}
     return {**needs, **made}, ahead

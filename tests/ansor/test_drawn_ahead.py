@@ -11,7 +11,8 @@ import pytest
 import ansor
 from ansor.policy import drawn_ahead
 from ansor.policy.default_schedule import drawn_of
-from ansor.policy.drawn_ahead import DrawnAhead
+from ansor.policy.drawn_ahead import DrawnAhead, Remembered
+from te_lite.state import State
 from tests.workloads import conv2d_nchw, matmul, softmax
 
 TARGET = "cuda -arch=sm_90"
@@ -20,6 +21,13 @@ TARGET = "cuda -arch=sm_90"
 def tasks() -> list[ansor.SearchTask]:
     made = [matmul(64, 128, 96), conv2d_nchw(1, 14, 32, 16, 3, 1, 1), softmax(64, 300)]
     return [ansor.SearchTask(compute_dag=tensors, target=TARGET) for tensors in made]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(drawn_ahead, "FEWEST", 3)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +57,21 @@ def test_a_worker_that_fails_is_said(monkeypatch: pytest.MonkeyPatch, caplog: py
     with closing(DrawnAhead(tasks(), workers=2)) as ahead, caplog.at_level(logging.INFO, "ansor"):
         assert ahead.states(1) is None
     assert "no worker drew its default program" in caplog.text
+
+
+def test_programs_that_were_drawn_are_remembered() -> None:
+    known, drawn = Remembered(most=2), 0
+
+    def draw(task: ansor.SearchTask) -> list[State]:
+        nonlocal drawn
+        drawn += 1
+        return [task.compute_dag.init_state]
+
+    first, second, third = tasks()
+    again = tasks()[0]
+    for task in (first, second, again, third, first):
+        (state,) = known.states(task, lambda task=task: draw(task))
+        assert state.dag is task.compute_dag and first in known
+    assert drawn == 3 and second not in known
+    other = ansor.SearchTask(compute_dag=first.compute_dag, target="cuda -arch=sm_80")
+    assert other not in known
