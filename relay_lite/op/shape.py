@@ -20,6 +20,9 @@ from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, dtype_of, integer, integers, one_axis, some_axes, tensors
 
+LARGE, TILE = 1 << 20, 256
+"""Elements of an array, and the side of the tiles that it is permuted in."""
+
 
 def _expand_dims_shape(shape: Shape, attrs: Attrs) -> Shape:
     at = one_axis(attrs["axis"], len(shape) + 1, "expand_dims")
@@ -164,6 +167,24 @@ def _order(axes: Any, ndim: int) -> Shape:
     return order
 
 
+def permuted(x: Array, axes: Sequence[int]) -> Array:
+    """`x` with permuted axes, contiguous.
+
+    NumPy walks through the result row by row, and a row of a large matrix reads a line of memory for each element; here
+    what it reads at a time stays in the caches.
+    """
+    view = x.transpose(axes)
+    if x.size < LARGE or view.ndim < 2 or view.flags.c_contiguous or axes[-1] == x.ndim - 1:
+        return np.ascontiguousarray(view)
+    out = np.empty(view.shape, view.dtype)
+    lead: list[Any] = [slice(None)] * list(axes).index(x.ndim - 1)
+    for i in range(0, view.shape[len(lead)], TILE):
+        for j in range(0, view.shape[-1], TILE):
+            tile: Any = (*lead, slice(i, i + TILE), ..., slice(j, j + TILE))
+            out[tile] = view[tile]
+    return out
+
+
 def _transpose_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "transpose")
     return TensorType(tuple(x.shape[a] for a in _order(attrs["axes"], len(x.shape))), x.dtype)
@@ -173,7 +194,7 @@ define(
     "transpose",
     OpPattern.INJECTIVE,
     _transpose_type,
-    lambda args, attrs: np.ascontiguousarray(args[0].transpose(_order(attrs["axes"], args[0].ndim))),
+    lambda args, attrs: permuted(args[0], _order(attrs["axes"], args[0].ndim)),
     lambda args, attrs, target: [topi.transpose(args[0], _order(attrs["axes"], args[0].ndim))],
     axes=None,
 )
@@ -206,7 +227,7 @@ define(
     "layout_transform",
     OpPattern.INJECTIVE,
     _layout_transform_type,
-    lambda args, attrs: np.ascontiguousarray(args[0].transpose(_moves(attrs, args[0].ndim))),
+    lambda args, attrs: permuted(args[0], _moves(attrs, args[0].ndim)),
     _layout_transform_te,
     src_layout="",
     dst_layout="",

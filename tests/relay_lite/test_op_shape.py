@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import relay_lite as relay
+from relay_lite.op import shape as shapes
 from relay_lite.op.shape import resolve
 from tests.amount import examples
 from tests.relay_lite.op_case import check
@@ -153,3 +154,15 @@ def test_repeat(shape: list[int], repeats: int, data: st.DataObject) -> None:
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     (got,) = check(relay.repeat(relay.var("x", shape), repeats, axis), {"x": numbered(*shape)})
     np.testing.assert_array_equal(got, np.repeat(numbered(*shape), repeats, axis))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_large_arrays_are_permuted_in_tiles(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "LARGE", 1)
+    monkeypatch.setattr(shapes, "TILE", 4)
+    rng = np.random.default_rng(seed)
+    extents = rng.integers(1, 12, size=rng.integers(1, 5))
+    x = rng.standard_normal(extents).astype(np.float32)
+    for axes in itertools.permutations(range(x.ndim)):
+        got = shapes.permuted(x, axes)
+        assert got.flags.c_contiguous and np.array_equal(got, x.transpose(axes))
