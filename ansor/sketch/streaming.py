@@ -80,9 +80,20 @@ def streams(task: SearchTask) -> bool:
     if max([_points(state.stages[k].op) for k in computed], default=0) < LARGE:
         return False
     sums = [k for k in computed if state.stages[k].op.reduce_axis]
-    if any(_points(state.stages[k].op) > AGAIN * max(s.size for s in _steps(state, k) or [NOTHING]) for k in sums):
+    if any(_reads_again(state, k) for k in sums):
         return False
     return len(sums) < 2 or max([_terms(state.stages[k].op) for k in sums]) >= LONG_ROW
+
+
+def reads_again(task: SearchTask) -> bool:
+    """Whether a task has a reduction, as products and convolutions are, that reads its elements several times."""
+    state = inlined(task.compute_dag.init_state)
+    computed = [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.where == ROOT]
+    return any(_reads_again(state, k) for k in computed if state.stages[k].op.reduce_axis)
+
+
+def _reads_again(state: State, k: int) -> bool:
+    return _points(state.stages[k].op) > AGAIN * max(s.size for s in _steps(state, k) or [NOTHING])
 
 
 NOTHING = Steps(0, ())
