@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir import make
 from ...ir.nodes import Expr
 from ..onnx.emit import add, broadcast_to, call, cast, const, mul, reshape, sub, transpose
 from ..onnx.product import product
@@ -75,39 +76,62 @@ def batch_moments(node: Aten) -> Sequence[Expr | None]:
 
 def own_moments(node: Aten) -> Sequence[Expr | None]:
     """Batch norm with the moments of the data, and no running ones; of a batch of one it is an instance norm."""
-    x = node.tensor("input")
     node.flag("training")
-    if x.shape[0] > 1:
-        out, mean, _, spread = _of_batch(node)
-        return [out, mean, spread]
-    scale, shift = _affine(node, x.shape[1:2], x.dtype)
-    return [node.onnx("InstanceNormalization", x, scale, shift, epsilon=node.number("eps"))[0], None, None]
+    out, mean, _, spread = _of_batch(node)
+    return [out, mean, spread]
 
 
 def _of_batch(node: Aten) -> tuple[Expr, Expr, Expr, Expr]:
-    """The data normalised by their own moments; mean, variance and 1 / standard deviation of every channel.
-
-    Halves are summed up as floats.  The differences that are squared have the other sign than those of the result: were
-    they one expression, a kernel of its own would store them.
-    """
+    """The data normalised by their own moments; mean, variance and 1 / standard deviation of every channel."""
     x = node.tensor("input")
-    x = cast(x, "float32") if x.dtype == "float16" else x
-    channels = x.shape[1:2]
-    mean = _mean_of_batch(x)
-    less = sub(mean, x)
-    var = _mean_of_batch(mul(less, less))
-    spread = call("rsqrt", add(var, float(node.number("eps"))))
-    scale, shift = [reshape(cast(e, x.dtype), mean.shape) for e in _affine(node, channels, x.dtype)]
-    out = add(mul(mul(sub(x, mean), spread), scale), shift)
-    return out, reshape(mean, channels), reshape(var, channels), reshape(spread, channels)
+    channels, inside = x.shape[1:2], tuple(range(2, len(x.shape)))
+    alone = x.shape[0] == 1 and inside != ()
+    normal, *moments = _standard(x, inside if alone else (0, *inside), node.number("eps"))
+    mean, var, spread = [reshape(e, channels) for e in moments]
+    return _scaled(node, normal, (*channels, *[1] * len(inside))), mean, var, spread
 
 
-def _mean_of_batch(x: Expr) -> Expr:
-    """The mean of every channel; many elements are summed up image by image, as a long sum of floats loses digits."""
-    inside = tuple(range(2, len(x.shape)))
-    if inside and _per_channel(x) > MOST_SUMMED:
-        x, inside = call("mean", x, axis=inside, keepdims=True), ()
-    return call("mean", x, axis=(0, *inside), keepdims=True)
+def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Expr, Expr, Expr]:
+    """`x` with mean 0 and variance 1 over `axes`; mean, variance and 1 / standard deviation, which keep the axes as 1.
+
+    Two reductions read the data, then the result does.  What is summed up are distances from one of the elements: a
+    mean is rounded to the size of what it is the mean of, and an offset may be far larger than the spread.  The three
+    centre the data in ways of their own, `x + -some`, `some - x` and `x - some`: one expression for all would be a
+    kernel that stores as much as there are data.  Halves are summed up as floats.
+    """
+    x, some = _wide(x), _wide(_one_of(x, axes))
+    off = _mean(add(x, call("negative", some)), axes)
+    less = add(sub(some, x), off)
+    var = _mean(mul(less, less), axes)
+    spread = call("rsqrt", add(var, float(epsilon)))
+    return mul(sub(sub(x, some), off), spread), add(some, off), var, spread
+
+
+def _wide(x: Expr) -> Expr:
+    """Halves as floats, behind a reshape if there is one: `emit.cast` goes in front of it, where floats are stored."""
+    return make.call("cast", x, dtype="float32") if x.dtype == "float16" else x
+
+
+def _one_of(x: Expr, axes: tuple[int, ...]) -> Expr:
+    """One of the elements along `axes`: from the middle, as those of a border may be unlike the others."""
+    middle = [x.shape[a] // 2 for a in axes]
+    end = tuple([k + 1 for k in middle])
+    return call("strided_slice", x, begin=tuple(middle), end=end, strides=(1,) * len(axes), axes=axes)
+
+
+def _mean(x: Expr, axes: tuple[int, ...]) -> Expr:
+    """The mean over axes; of a large batch it is summed up image by image, as a long sum of floats loses digits."""
+    if axes[0] == 0 and axes[1:] and prod([x.shape[a] for a in axes]) > MOST_SUMMED:
+        x, axes = call("mean", x, axis=axes[1:], keepdims=True), axes[:1]
+    return call("mean", x, axis=axes, keepdims=True)
+
+
+def _scaled(node: Aten, x: Expr, along: Sequence[int]) -> Expr:
+    """`x` times the weight plus the bias, where they are given; they lie along the dimensions `along`."""
+    for name, apply in (("weight", mul), ("bias", add)):
+        given = node.optional(name)
+        x = x if given is None else apply(x, reshape(cast(given, x.dtype), along))
+    return x
 
 
 def _per_channel(x: Expr) -> int:
@@ -125,12 +149,14 @@ def layer_norm(node: Aten) -> Sequence[Expr | None]:
 
 def group_norm(node: Aten) -> Sequence[Expr | None]:
     """Group norm: groups of channels, one scale and one shift a channel."""
-    x = node.tensor("input")
+    x, groups = node.tensor("input"), node.integer("group")
     for name in ("N", "C", "HxW"):
         node.integer(name)
-    scale, shift = _affine(node, x.shape[1:2], x.dtype)
-    groups, epsilon = node.integer("group"), node.number("eps")
-    return [node.onnx("GroupNormalization", x, scale, shift, num_groups=groups, epsilon=epsilon)[0], None, None]
+    channels = (groups, x.shape[1] // groups) if groups > 1 else x.shape[1:2]
+    split = reshape(x, (x.shape[0], *channels, *x.shape[2:]))
+    axes = tuple(range(len(channels), len(split.shape)))
+    out = _scaled(node, _standard(split, axes, node.number("eps"))[0], (*channels, *[1] * len(x.shape[2:])))
+    return [reshape(cast(out, x.dtype), x.shape), None, None]
 
 
 def rms_norm(node: Aten) -> Sequence[Expr | None]:
