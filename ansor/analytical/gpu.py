@@ -124,13 +124,14 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     most = smaller(MAX_REGISTERS, machine.registers // larger(threads, 1))
     spilled = np.where(np.greater(registers, most), 1, 0)
     busy, alone, wait = _cycles([nest for nest, _ in found], bodies, spilled, machine)
+    if not fragments_of(nests):  # one warp of a scheduler keeps its tensor core busy
+        warps = resident * ceildiv(threads, machine.warp) / machine.schedulers
+        busy = busy * (1 + UNFILLED / np.maximum(warps, 1 / machine.schedulers))
+        turns = sum([body.times for body, (nest, _) in zip(bodies, found, strict=True) if nest.scope == "shared"])
+        busy = busy + (SETTLE * turns + wait) / resident
     tensor, waiting = product_cycles(fragments_of(nests), machine)
     busy, alone = np.maximum(busy, tensor), alone + waiting
     busy = np.maximum(busy, fetched / L2_PORT)
-    warps = resident * ceildiv(threads, machine.warp) / machine.schedulers
-    busy = busy * (1 + UNFILLED / np.maximum(warps, 1 / machine.schedulers))
-    turns = sum([body.times for body, (nest, _) in zip(bodies, found, strict=True) if nest.scope == "shared"])
-    busy = busy + (SETTLE * turns + wait) / resident
     alone = np.maximum(busy, alone)
     rounds, rest = here // resident, here % resident
     last = np.where(np.greater(rest, 0), np.maximum(rest * busy, alone), 0.0)

@@ -7,6 +7,7 @@ neighbours, and blocks are worth starting.  So nothing is to be searched:
 - where another axis than the last runs through neighbours of what is read, blocks are tiles of both axes, so that
   whole sectors are read and written;
 - the threads of a block share the terms of a row, or 32 columns and the terms of each;
+- a thread has all elements of a small window under way, and of windows one below the other those of all;
 - few rows are cut into parts, whose sums are summed up by a second kernel.
 """
 
@@ -23,10 +24,10 @@ from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, State
 from te_lite.step import RFactor
 from te_lite.tensor import Operation
 
-from ..core.schedule_primitives import annotate, fuse, reorder, split
+from ..core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..core.task import SearchTask
 from .plain import inlined, side_by_side
-from .predicates import loop_length
+from .predicates import elementwise_reader, is_untouched, loop_length
 from .reduction_rules import fuse_reductions
 
 LARGE = 1 << 20
@@ -46,6 +47,10 @@ TURN_COLUMNS, TURN_ROWS, TURN_SERIAL = 8, 16, 4
 """Threads of a tile along the last axis and along the other one, and elements of a thread along the other one."""
 BLOCKS, RESIDENT = 2048, 1 << 18
 """Blocks of a reduction, and threads, that keep a large GPU busy."""
+WINDOW, UNROLLED = 128, 32
+"""Terms that a thread sums up alone, and those of them that are written out."""
+BELOW = (4, 6, 5, 3, 7, 2)
+"""How many windows one below the other a thread may have, best first: each row is read once for all of them."""
 MOST_THREADS = 16
 """Threads that share the terms of a column."""
 SHORT_PART = 1 << 11
@@ -67,33 +72,61 @@ def streaming_state(task: SearchTask) -> State:
         stage = state.stages[k]
         if not stage.is_placeholder and stage.where == ROOT:
             before = len(state.stages)
-            state = _reduction(state, k) if stage.op.reduce_axis else _copy(task, state, k)
+            state = _nested(task, state, k)
             k += len(state.stages) - before
         k += 1
     return state
 
 
+def _nested(task: SearchTask, state: State, k: int) -> State:
+    """The state with a nest for a stage at root; nothing where it has one, as what a reduction is computed in."""
+    if not is_untouched(state.stages[k]):
+        return state
+    if not state.stages[k].op.reduce_axis:
+        return _copy(task, state, k)
+    return _windows(state, k) if _is_window(state, k) else _reduction(state, k)
+
+
 def streams(task: SearchTask) -> bool:
     """Whether a task is worth such nests: it is large, its reductions read about once, and no block can keep rows."""
-    state = inlined(task.compute_dag.init_state)
-    computed = [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.where == ROOT]
-    if max([_points(state.stages[k].op) for k in computed], default=0) < LARGE:
+    state, computed = _computed(task)
+    points = [_points(state.stages[k].op) for k in computed if _is_fixed(state.stages[k].op)]
+    if len(points) < len(computed) or max(points, default=0) < LARGE or reads_again(task):
         return False
-    sums = [k for k in computed if state.stages[k].op.reduce_axis]
-    if any(_reads_again(state, k) for k in sums):
-        return False
-    return len(sums) < 2 or max([_terms(state.stages[k].op) for k in sums]) >= LONG_ROW
+    terms = [_terms(state.stages[k].op) for k in computed if state.stages[k].op.reduce_axis]
+    return len(terms) < 2 or max(terms) >= LONG_ROW
 
 
 def reads_again(task: SearchTask) -> bool:
     """Whether a task has a reduction, as products and convolutions are, that reads its elements several times."""
+    state, computed = _computed(task)
+    sums = [k for k in computed if state.stages[k].op.reduce_axis and _is_fixed(state.stages[k].op)]
+    return any(_reads_again(state, k) for k in sums)
+
+
+def _computed(task: SearchTask) -> tuple[State, list[int]]:
+    """The task with all inlined that can be, and the stages that are left."""
     state = inlined(task.compute_dag.init_state)
-    computed = [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.where == ROOT]
-    return any(_reads_again(state, k) for k in computed if state.stages[k].op.reduce_axis)
+    return state, [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.where == ROOT]
+
+
+def _is_fixed(op: Operation) -> bool:
+    """Whether its extents are numbers: that of a reduction may depend on the point."""
+    return all(isinstance(v.extent, int) for v in (*op.axis, *op.reduce_axis))
 
 
 def _reads_again(state: State, k: int) -> bool:
-    return _points(state.stages[k].op) > AGAIN * max(s.size for s in _steps(state, k) or [NOTHING])
+    again = _points(state.stages[k].op) > AGAIN * max(s.size for s in _steps(state, k) or [NOTHING])
+    return again and not _is_window(state, k)
+
+
+def _is_window(state: State, k: int) -> bool:
+    """Whether a thread is to sum up each point alone: few terms of one tensor, in a window or in a row."""
+    op = state.stages[k].op
+    reads, terms = _steps(state, k), _terms(op)
+    if reads and _points(op) > AGAIN * reads[0].size:
+        return len(reads) == 1 and terms <= WINDOW
+    return terms < WARP
 
 
 NOTHING = Steps(0, ())
@@ -220,6 +253,49 @@ def _reduction(state: State, k: int) -> State:
     return _sums(_sums(state, k, sideways), k + 1, sideways)
 
 
+def _windows(state: State, k: int) -> State:
+    """A thread for each point, or for some points one below the other; what reads the points is computed there, too."""
+    reader = elementwise_reader(state, k)
+    target = k if reader is None else reader
+    extents = _extents(state.stages[k].op)
+    below = _below(state.stages[k].op, _steps(state, k))
+    count = 1 if below is None else next((n for n in BELOW if extents[below] % n == 0), 1)
+    space = [it.uid for it in state.stages[target].iters if it.kind != REDUCE]
+    several: Iter | None = None
+    if below is not None and count > 1:
+        state, (outer, several) = split(state, target, space[below], (count,))
+        space = [*space[:below], outer.uid, *space[below + 1 :]]
+        rest = [it.uid for it in state.stages[target].iters if it.kind == REDUCE]
+        state = reorder(state, target, [*space, several.uid, *rest])
+        state = annotate(state, target, several.uid, "unroll")
+    state, point = _fused(state, target, space)
+    state, (block, thread) = split(state, target, point.uid, (THREADS,))
+    state = annotate(state, target, block.uid, "blockIdx.x")
+    state = annotate(state, target, thread.uid, "threadIdx.x")
+    if reader is not None:
+        state = compute_at(state, k, reader, (several or thread).uid)
+    return _unrolled(state, k)
+
+
+def _unrolled(state: State, k: int) -> State:
+    """The last reduction loops written out, as far as that is short."""
+    stage, length = state.stages[k], 1
+    for it in reversed([it for it in stage.iters if it.kind == REDUCE]):
+        length *= int(stage.op.reduce_axis[it.uid - len(stage.op.axis)].extent)
+        if length <= UNROLLED:
+            state = annotate(state, k, it.uid, "unroll")
+    return state
+
+
+def _below(op: Operation, reads: Sequence[Steps]) -> int | None:
+    """The last axis but the very last one along which neighbouring windows are as far apart as elements of one are."""
+    space = len(op.axis)
+    steps = reads[0].by_axis if reads else ()
+    apart = {abs(step) for step in steps[space:] if step}
+    found = [a for a in range(space - 1) if abs(steps[a]) in apart] if steps else []
+    return found[-1] if found else None
+
+
 def _is_column(op: Operation, reads: Sequence[Steps]) -> bool:
     """Whether neighbours in the largest tensor are terms of different points."""
     extents = _extents(op)
@@ -241,8 +317,8 @@ def _sums(state: State, k: int, sideways: bool) -> State:
     space = [it.uid for it in stage.iters if it.kind != REDUCE]
     points, terms = loop_length(stage, SPATIAL), loop_length(stage, REDUCE)
     state, fused = fuse_reductions(state, k)
-    if sideways or terms < WARP:
-        return _columns(state, k, space, fused.uid, terms, _column_threads(points, terms) if sideways else 1)
+    if sideways:
+        return _columns(state, k, space, fused.uid, terms, _column_threads(points, terms))
     return _rows(state, k, space, fused.uid, terms)
 
 

@@ -15,9 +15,9 @@ from ansor.sketch import streaming
 from ansor.sketch.streaming import streaming_state, streams
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
-from te_lite.state import State
+from te_lite.state import ATTACHED, INLINED, State
 from tests.oracle import Oracle
-from tests.workloads import argmax, matmul, max_pool, row_stats, softmax
+from tests.workloads import argmax, conv2d_nchw, depthwise, matmul, max_pool, row_stats, softmax
 
 SEED = 5
 Make = Callable[..., list[te.Tensor]]
@@ -76,6 +76,30 @@ def summed(shape: tuple[int, ...], axes: tuple[int, ...]) -> list[te.Tensor]:
     return [x, te.compute(out, lambda *i: total[i] * (1.0 / count), name="mean")]
 
 
+def pooled(shape: tuple[int, ...], window: int, stride: int, dilation: int) -> list[te.Tensor]:
+    """Averages of windows over all axes but the first one or two, with a padding of 1."""
+    x = te.placeholder(shape, name="x")
+    lead = max(1, min(2, len(shape) - 2))
+    out = [*shape[:lead], *[(n + 2 - dilation * (window - 1) - 1) // stride + 1 for n in shape[lead:]]]
+    wide = [*shape[:lead], *[n + 2 for n in shape[lead:]]]
+
+    def inside(*i: te.Expr) -> te.Expr:
+        fits = [bound for j, n in zip(i[lead:], shape[lead:], strict=True) for bound in (j >= 1, j <= n)]
+        return te.if_then_else(te.all(*fits), x[tuple([*i[:lead], *[j - 1 for j in i[lead:]]])], te.const(0.0))
+
+    padded = te.compute(wide, inside, name="padded")
+    terms = [te.reduce_axis((0, window), f"k{a}") for a in range(len(shape) - lead)]
+    total = te.compute(
+        out,
+        lambda *i: te.sum(
+            padded[tuple([*i[:lead], *[j * stride + k * dilation for j, k in zip(i[lead:], terms, strict=True)]])],
+            axis=terms,
+        ),
+        name="total",
+    )
+    return [x, te.compute(out, lambda *i: total[i] * (1.0 / window ** len(terms)), name="average")]
+
+
 TASKS: dict[str, Callable[[], list[te.Tensor]]] = {
     "turn": lambda: permuted((40, 48), (1, 0)), "turn of primes": lambda: permuted((37, 41), (1, 0)),
     "channels last": lambda: permuted((2, 17, 5, 7), (0, 2, 3, 1)),
@@ -88,6 +112,10 @@ TASKS: dict[str, Callable[[], list[te.Tensor]]] = {
     "all": lambda: summed((7, 13, 11), (0, 1, 2)), "middle": lambda: summed((3, 67, 40), (1,)),
     "outer": lambda: summed((9, 4, 5, 7), (0, 2, 3)), "short": lambda: summed((500, 3), (1,)),
     "warps": lambda: summed((50, 64), (1,)), "parts of columns": lambda: summed((1000, 3), (0,)),
+    "max pool": lambda: max_pool(2, 13, 5), "average": lambda: pooled((2, 3, 11, 12), 3, 1, 1),
+    "strided average": lambda: pooled((1, 4, 9, 10, 11), 3, 2, 3),
+    "large windows": lambda: pooled((1, 2, 13, 14), 7, 1, 1),
+    "rows of windows": lambda: pooled((3, 40), 4, 1, 1),
     "argmax": lambda: argmax(5, 70), "softmax": lambda: softmax(4, 90), "statistics": lambda: row_stats(4, 90),
 }  # fmt: skip
 
@@ -149,12 +177,21 @@ def test_columns_are_read_by_neighbouring_threads() -> None:
     assert ("threadIdx.y", 16) in loops(state, k)
 
 
+def test_windows_one_below_the_other_share_their_rows() -> None:
+    state = streaming_state(task_of(pooled((8, 16, 256, 256), 3, 1, 1)))
+    assert [s.where for s in state.stages if s.op.name in ("padded", "total")] == [INLINED, ATTACHED]
+    assert loops(state)[-1] == ("unroll", 4) and all(kind == "unroll" for kind, _ in loops(state, -2)[-2:])
+    apart = streaming_state(task_of(pooled((8, 16, 256, 256), 3, 2, 1)))
+    assert loops(apart)[-1] == ("threadIdx.x", 128)
+
+
 @pytest.mark.parametrize(
     ("tensors", "expected"),
     [
         (summed((4096, 4096), (1,)), True), (summed((64, 64), (1,)), False), (permuted((4096, 4096), (1, 0)), True),
         (matmul(2048, 2048, 2048), False), (softmax(4096, 1024), False), (softmax(64, 1 << 20), True),
-        (max_pool(16, 512, 64), False),
+        (max_pool(16, 512, 64), True), (conv2d_nchw(16, 64, 64, 64, 3, 1, 1), False),
+        (depthwise(8, 256, 64), False),
     ],
 )  # fmt: skip
 def test_large_tasks_that_read_once_are_not_drawn(tensors: list[te.Tensor], expected: bool) -> None:
