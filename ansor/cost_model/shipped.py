@@ -7,19 +7,17 @@ known, their throughput and the one that the analytical model expects are multip
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-
-import numpy as np
 
 from te_lite.state import State
 
 from ..analytical.machine import machine_of
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.sizes import nbytes
 from ..core.target import Target
 from ..core.task import SearchTask
 from .api import Array, PythonBasedModel
@@ -79,8 +77,8 @@ def shipped_model_of(task: SearchTask) -> ShippedModel | None:
 def _least_seconds(task: SearchTask) -> float:
     """The time that operations or bytes take at best on the machine of a task."""
     machine = machine_of(task.target, task.hardware_params)
-    nbytes = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in task.compute_dag.tensors)
-    return max(max(0.0, task.compute_dag.flop_ct) / machine.flops, nbytes / machine.dram)
+    moved = sum(nbytes(t.shape, t.dtype) for t in task.compute_dag.tensors)
+    return max(max(0.0, task.compute_dag.flop_ct) / machine.flops, moved / machine.dram)
 
 
 @lru_cache(maxsize=8)

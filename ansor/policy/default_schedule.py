@@ -138,7 +138,8 @@ def _different(programs: Iterable[State]) -> Iterator[State]:
 
 def _of_small_blocks(task: SearchTask) -> SearchTask:
     """The task where blocks have no more than `FEW_THREADS`."""
-    few = replace(task.hardware_params.completed(task.target), max_threads_per_block=FEW_THREADS)
+    known = task.hardware_params.completed(task.target)
+    few = replace(known, max_threads_per_block=min(FEW_THREADS, known.max_threads_per_block))
     return SearchTask(
         compute_dag=task.compute_dag, target=task.target, hardware_params=few, desc=task.desc,
         layout_rewrite_option=task.layout_rewrite_option,

@@ -10,6 +10,7 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.cost_model.shipped import shipped_model_of
 from ansor.policy.default_schedule import default_states, draws
 from ansor.sketch import streaming
 from ansor.sketch.streaming import streaming_state, streams
@@ -200,3 +201,15 @@ def test_large_tasks_that_read_once_are_not_drawn(tensors: list[te.Tensor], expe
     if expected:
         assert not draws(task)
         assert next(default_states(task)).steps == streaming_state(task).steps
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8"])
+def test_large_tensors_of_any_dtype_get_default_programs(dtype: str) -> None:
+    x = te.placeholder((2048, 2048), dtype, "x")
+    k = te.reduce_axis((0, 2048), "k")
+    turned = te.compute((2048, 2048), lambda i, j: x[j, i].astype("float32"), name="turned")
+    sums = te.compute((2048,), lambda i: te.sum(x[i, k].astype("float32"), axis=k), name="sums")
+    for made in (turned, sums):
+        task = task_of([x, made])
+        assert shipped_model_of(task) is not None
+        assert te.lower(next(default_states(task)), task.compute_dag.tensors)
