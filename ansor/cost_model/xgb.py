@@ -31,7 +31,7 @@ from ..records.lines import believed_records
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples
 from .features import FEATURES, source_of
-from .shipped import shipped_model_of
+from .shipped import ShippedModel, shipped_model, shipped_model_of
 from .trees import Trees, load_trees, train
 
 logger = logging.getLogger("ansor")
@@ -76,6 +76,7 @@ class XGBModel(PythonBasedModel):
         self._base: Trees | None = None
         self._loaded = False
         self._families: set[str] = set()
+        self._beyond = False
         self._trees: Trees | None = None
         self._said: set[str] = set()
 
@@ -113,12 +114,21 @@ class XGBModel(PythonBasedModel):
         self._say_refused()
 
     def _choose_base(self, tasks: Sequence[SearchTask]) -> None:
-        """What trees begin from: those of the package are of one family of targets, and speak of no other."""
+        """What trees begin from: those of the package are of one family of targets, and speak of no other.
+
+        Nor do they speak of tasks larger than theirs; one of those, and the model begins from nothing.
+        """
         if not self._families:
             self.features = source_of(tasks[0].target)
         self._families |= {task.target.family for task in tasks}
         alone = self.shipped and len(self._families) == 1
-        known = shipped_model_of(tasks[0]) if alone else None
+        found = (
+            [_shipped(task) for task in {task.workload_key: task for task in tasks}.values()]
+            if alone and not self._beyond
+            else []
+        )
+        self._beyond = self._beyond or None in found
+        known = None if self._beyond or not found else found[0]
         self._base = None if known is None else known.trees
 
     def at_hand(self, inputs: Sequence[MeasureInput], features: Sequence[Array]) -> None:
@@ -249,3 +259,11 @@ class XGBModel(PythonBasedModel):
         """
         self._base = self._trees = load_trees(path_of(file_name, TaskError), self.features.schema)
         self.num_warmup_sample, self._loaded = -1, True
+
+
+def _shipped(task: SearchTask) -> ShippedModel | None:
+    """The model of the package for a task; for one whose computation is not known here, that of its target."""
+    try:
+        return shipped_model_of(task)
+    except TeError:
+        return shipped_model(task.target)

@@ -15,7 +15,7 @@ from ..core.errors import TaskError
 from ..core.seeds import checked_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..cost_model.shipped import shipped_model
+from ..cost_model.shipped import shipped_model_of
 from ..policy.protocols import RoundPolicy, require_own_task
 from ..policy.sketch_policy import SketchPolicy
 from ..records.lines import Record, believed_records
@@ -35,7 +35,7 @@ def know_others(search_policy: str | Sequence[RoundPolicy], tasks: Sequence[Sear
     64.  After 32 of each of 24 tasks the four were 0.94, 0.95, 1.002 and 1.002 (the package's model knew that log).
     """
     named = isinstance(search_policy, str) and search_policy in ("default", "sketch.xgb")
-    return named and all(shipped_model(task.target) is not None for task in tasks)
+    return named and all(shipped_model_of(task) is not None for task in tasks)
 
 
 def make_search_policies(

@@ -59,7 +59,7 @@ SHORT_PART = 1 << 11
 
 @dataclass(frozen=True)
 class Steps:
-    """How far apart in memory neighbours along each axis of a stage (`by_axis`) are in the largest tensor it reads."""
+    """How far apart in memory neighbours along each axis of a stage (`by_axis`) are in a tensor that it reads."""
 
     size: int
     by_axis: tuple[float, ...]
@@ -188,7 +188,7 @@ def _in_order(task: SearchTask, state: State, k: int) -> State:
 
 
 def _turned(extents: Sequence[int], reads: Sequence[Steps]) -> int | None:
-    """The axis that runs through neighbours of the largest tensor of which the last axis does not."""
+    """The axis that runs through neighbours of a tensor of which the last axis does not, the largest such one."""
     long = [a for a, extent in enumerate(extents) if extent > 1]
     for read in reads:
         beside = [a for a in long[:-1] if read.by_axis[a] == 1 and extents[a] >= TURN_SERIAL]
@@ -261,6 +261,8 @@ def _windows(state: State, k: int) -> State:
     below = _below(state.stages[k].op, _steps(state, k))
     count = 1 if below is None else next((n for n in BELOW if extents[below] % n == 0), 1)
     space = [it.uid for it in state.stages[target].iters if it.kind != REDUCE]
+    if not space:
+        return state
     several: Iter | None = None
     if below is not None and count > 1:
         state, (outer, several) = split(state, target, space[below], (count,))
@@ -289,9 +291,9 @@ def _unrolled(state: State, k: int) -> State:
 
 def _below(op: Operation, reads: Sequence[Steps]) -> int | None:
     """The last axis but the very last one along which neighbouring windows are as far apart as elements of one are."""
-    space = len(op.axis)
+    space, extents = len(op.axis), _extents(op)
     steps = reads[0].by_axis if reads else ()
-    apart = {abs(step) for step in steps[space:] if step}
+    apart = {abs(steps[a]) for a in range(space, len(steps)) if steps[a] and extents[a] > 1}
     found = [a for a in range(space - 1) if abs(steps[a]) in apart] if steps else []
     return found[-1] if found else None
 

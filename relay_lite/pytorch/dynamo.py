@@ -87,7 +87,7 @@ class _Graph:
             shapes = tuple([x.shape if isinstance(x, torch.Tensor) else x for x in inputs])
             inputs = tuple([x for x in inputs if isinstance(x, torch.Tensor)])
         run = self.programs.get(
-            shapes, tuple(map(id, weights)), lambda options: (self.compiled(given, options), weights)
+            shapes, tuple(map(id, weights)), lambda options: (self.compiled(given, options), weights), lambda: weights
         )
         return run(*inputs)
 

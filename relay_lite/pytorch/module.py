@@ -73,8 +73,13 @@ class OptimizedModule(torch.nn.Module):
         leaves, spec = (list(args), None) if _plain(args, kwargs) else tree_flatten((args, kwargs))
         refuse_training([*leaves, *self._parameters_of_model] if torch.is_grad_enabled() else ())
         shapes = tuple([(x.shape, x.stride(), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in leaves])
-        run = self._programs.get((shapes, spec), (), lambda options: exported(self.model, args, kwargs, options))
+        run = self._programs.get(
+            (shapes, spec), (), lambda options: exported(self.model, args, kwargs, options), self._weights
+        )
         return run(*leaves)
+
+    def _weights(self) -> list[Any]:
+        return [*self.model.parameters(), *self.model.buffers()]
 
 
 def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -1,15 +1,15 @@
 """One program for each set of shapes and weights, in a cache of bounded size.
 
 A program holds what it was made of: weights are folded into it, and a weight that was written to since (PyTorch counts
-that) or exchanged for another one gets a program of its own.  What was measured for a former one of the same shapes is
-on record, so nothing is measured for it again.
+that) or exchanged for another one gets a program of its own.  Nothing is measured for it again where that was done for
+a program of the same shapes, of inputs and weights, and a log or the store holds what was found.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -43,26 +43,28 @@ class Programs:
 
     def __init__(self, options: Options, most: int = MOST_PROGRAMS) -> None:
         self.options, self.most = options, most
-        self._measured: set[Hashable] = set()
+        self._measured: set[int] = set()
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, shapes: Hashable, weights: Hashable, make: Make) -> Run:
+    def get(self, shapes: Hashable, weights: Hashable, make: Make, given: Callable[[], Iterable[Any]]) -> Run:
         """The program for shapes and weights; `make` gives one, and what it was made of.
 
-        It is asked where there is none, or its weights were written to, with the options to be made with.
+        It is asked where there is none, or its weights were written to, with the options to be made with; `given` says
+        then which weights there are.
         """
         with self._lock:
-            return self._get(shapes, (shapes, weights), make)
+            return self._get(shapes, (shapes, weights), make, given)
 
-    def _get(self, shapes: Hashable, key: Hashable, make: Make) -> Run:
+    def _get(self, shapes: Hashable, key: Hashable, make: Make, given: Callable[[], Iterable[Any]]) -> Run:
         found = self._entries.get(key)
         if found is None or found.written != [w._version for w in found.watched]:
-            run, weights = make(self._options(shapes))
-            self._measured.add(shapes)
+            kind = hash((shapes, tuple([(w.shape, w.dtype, w.device) for w in given()])))
+            run, weights = make(self._options(kind))
+            self._measured.add(kind)
             watched = counted(weights)
             found = self._entries[key] = Entry(run, tuple(weights), watched, [w._version for w in watched])
         self._entries.move_to_end(key)
@@ -70,7 +72,7 @@ class Programs:
             self._entries.popitem(last=False)
         return found.run
 
-    def _options(self, shapes: Hashable) -> Options:
+    def _options(self, kind: int) -> Options:
         """Without measurements where they were made, and their records are kept."""
         kept = self.options.log is not None or stores()
-        return self.options.again if shapes in self._measured and kept else self.options
+        return self.options.again if kind in self._measured and kept else self.options

@@ -9,7 +9,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cost_model import AnalyticalModel, XGBModel, shipped
+from ansor.cost_model import AnalyticalModel, XGBModel, shipped, xgb
 from ansor.cost_model.features import FEATURES
 from ansor.cost_model.trees import load_trees
 from ansor.offline.analytical import AnalyticalRunner
@@ -98,3 +98,21 @@ def test_a_nest_that_one_estimate_overrates_is_no_default() -> None:
     nest, found = plain_state(task), next(default_states(task))
     rated = AnalyticalModel().predict(task, [nest, found])
     assert rated[0] > rated[1]
+
+
+def test_a_model_that_has_seen_a_larger_task_begins_from_nothing() -> None:
+    small, large = [ansor.SearchTask(compute_dag=matmul(n, n, n), target="cuda -arch=sm_90") for n in (256, 4096)]
+    model = ansor.XGBModel()
+    for tasks, known in (([small], True), ([small, large], False), ([small], False)):
+        model._choose_base(tasks)
+        assert (model._base is not None) is known
+
+
+def test_trees_of_the_package_are_known_where_a_computation_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(task: ansor.SearchTask) -> None:
+        raise ansor.TaskError("not registered")
+
+    monkeypatch.setattr(xgb, "shipped_model_of", refuses)
+    model = ansor.XGBModel()
+    model._choose_base([ansor.SearchTask(compute_dag=matmul(64, 64, 64), target="cuda")])
+    assert model._base is not None

@@ -101,6 +101,23 @@ def pooled(shape: tuple[int, ...], window: int, stride: int, dilation: int) -> l
     return [x, te.compute(out, lambda *i: total[i] * (1.0 / window ** len(terms)), name="average")]
 
 
+def scalar(terms: int, readers: int = 0) -> list[te.Tensor]:
+    """A sum without axes, and a tensor that reads it."""
+    x, k = te.placeholder((terms,), name="x"), te.reduce_axis((0, terms), "k")
+    total = te.compute((), lambda: te.sum(x[k], axis=k), name="total")
+    if not readers:
+        return [x, total]
+    a = te.placeholder((readers,), name="a")
+    return [x, a, te.compute((readers,), lambda i: a[i] * total[()], name="scaled")]
+
+
+def turned_places(n: int) -> list[te.Tensor]:
+    """Sums of windows of one element, with axes exchanged."""
+    x = te.placeholder((n, n, 1, 3), name="x")
+    k, r = te.reduce_axis((0, 1), "k"), te.reduce_axis((0, 3), "r")
+    return [x, te.compute((n, n), lambda i, j: te.sum(x[j, i, k, r], axis=[k, r]), name="total")]
+
+
 TASKS: dict[str, Callable[[], list[te.Tensor]]] = {
     "turn": lambda: permuted((40, 48), (1, 0)), "turn of primes": lambda: permuted((37, 41), (1, 0)),
     "channels last": lambda: permuted((2, 17, 5, 7), (0, 2, 3, 1)),
@@ -117,6 +134,8 @@ TASKS: dict[str, Callable[[], list[te.Tensor]]] = {
     "strided average": lambda: pooled((1, 4, 9, 10, 11), 3, 2, 3),
     "large windows": lambda: pooled((1, 2, 13, 14), 7, 1, 1),
     "rows of windows": lambda: pooled((3, 40), 4, 1, 1),
+    "few terms of a scalar": lambda: scalar(16), "a scalar that is read": lambda: scalar(16, 50),
+    "many terms of a scalar": lambda: scalar(3000, 50), "windows of extent 1": lambda: turned_places(6),
     "argmax": lambda: argmax(5, 70), "softmax": lambda: softmax(4, 90), "statistics": lambda: row_stats(4, 90),
 }  # fmt: skip
 

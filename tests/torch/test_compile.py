@@ -234,11 +234,11 @@ def test_every_shape_has_a_program_in_a_bounded_cache(programs: list[Program]) -
     assert len(programs) == 2 * 3 + 2 * 4
     cache = Programs(Options(), most=2)
     for key in (1, 2, 1, 3):
-        cache.get(key, (), lambda _: (print, ()))
+        cache.get(key, (), lambda _: (print, ()), tuple)
     assert len(cache) == 2
     made_again: list[int] = []
     for key in (1, 2):
-        cache.get(key, (), lambda _, key=key: made_again.append(key) or (print, ()))
+        cache.get(key, (), lambda _, key=key: made_again.append(key) or (print, ()), tuple)
     assert made_again == [2]
 
 
@@ -248,11 +248,12 @@ def test_nothing_is_measured_again_for_other_weights(tmp_path: Path) -> None:
         asked: list[Options] = []
         cache = Programs(options)
         for _ in range(2):
-            cache.get((4, 5), (), lambda options, asked=asked: asked.append(options) or (print, [weight]))
+            cache.get((4, 5), (), lambda o, asked=asked: asked.append(o) or (print, [weight]), lambda: [weight])
             weight.add_(1)
         assert [o.measures for o in asked] == measures
-        cache.get((4, 6), (), lambda options, asked=asked: asked.append(options) or (print, [weight]))
-        assert asked[-1] == options
+        for shapes, other in (((4, 6), weight), ((4, 5), weight.half())):
+            cache.get(shapes, 1, lambda o, asked=asked: asked.append(o) or (print, []), lambda other=other: [other])
+            assert asked[-1] == options
 
 
 def test_weights_that_change_are_seen() -> None:
