@@ -13,7 +13,6 @@ from .expr import (
     Const,
     Expr,
     Reduce,
-    Select,
     Var,
     as_expr,
     binary,
@@ -364,18 +363,6 @@ def _stored_at_once(results: list[Expr], names: list[str], store: Callable[[int,
     """Store values that depend on what they replace: several of them through temporaries."""
     if len(results) == 1:
         return store(0, results[0])
-    chosen, asked = _asked_once(results, names[0])
-    temps = [Buffer(f"{name}_next", r.dtype, (1,), "local") for name, r in zip(names, chosen, strict=True)]
-    kept = [Store(t, as_expr(0), r) for t, r in zip(temps, chosen, strict=True)]
-    flags = [flag for flag, _ in asked]
-    first = [Store(flag, as_expr(0), cond) for flag, cond in asked]
-    return allocated([*flags, *temps], seq(*first, *kept, *[store(o, t[0]) for o, t in enumerate(temps)]))
-
-
-def _asked_once(results: list[Expr], name: str) -> tuple[list[Expr], list[tuple[Buffer, Expr]]]:
-    """Values that one condition selects read it from a buffer, which is given with it: it may be long."""
-    choices = [r for r in results if isinstance(r, Select)]
-    if len(choices) < len(results) or any(r.cond != choices[0].cond for r in choices):
-        return results, []
-    flag = Buffer(f"{name}_keeps", "bool", (1,), "local")
-    return [Select(flag[0], r.a, r.b) for r in choices], [(flag, choices[0].cond)]
+    temps = [Buffer(f"{name}_next", r.dtype, (1,), "local") for name, r in zip(names, results, strict=True)]
+    kept = [Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)]
+    return allocated(temps, seq(*kept, *[store(o, t[0]) for o, t in enumerate(temps)]))

@@ -122,13 +122,9 @@ class XGBModel(PythonBasedModel):
             self.features = source_of(tasks[0].target)
         self._families |= {task.target.family for task in tasks}
         alone = self.shipped and len(self._families) == 1
-        found = (
-            [_shipped(task) for task in {task.workload_key: task for task in tasks}.values()]
-            if alone and not self._beyond
-            else []
-        )
-        self._beyond = self._beyond or None in found
-        known = None if self._beyond or not found else found[0]
+        different = {task.workload_key: task for task in tasks}.values()
+        self._beyond = self._beyond or any(_shipped(task) is None for task in different)
+        known = _shipped(tasks[0]) if alone and not self._beyond else None
         self._base = None if known is None else known.trees
 
     def at_hand(self, inputs: Sequence[MeasureInput], features: Sequence[Array]) -> None:

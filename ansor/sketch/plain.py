@@ -37,7 +37,7 @@ def plain_state(task: SearchTask, vectors: bool = False) -> State:
     for k, stage in enumerate(state.stages):
         if not stage.is_placeholder and stage.where == ROOT:
             lanes = side_by_side(task, state, k) if vectors else 1
-            state = _threads(state, k, lanes) if task.target.is_gpu else _rows(state, k)
+            state = in_threads(state, k, lanes) if task.target.is_gpu else _rows(state, k)
     return state
 
 
@@ -77,7 +77,7 @@ def _rows(state: State, k: int) -> State:
     return annotate(state, k, fused.uid, "parallel")
 
 
-def _threads(state: State, k: int, lanes: int) -> State:
+def in_threads(state: State, k: int, lanes: int) -> State:
     """All loops fused, then cut into blocks of `THREADS` threads with `lanes` each.
 
     Few points get a block each, and a stage without loops is left to one thread.

@@ -26,7 +26,7 @@ from te_lite.tensor import Operation
 
 from ..core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..core.task import SearchTask
-from .plain import inlined, side_by_side
+from .plain import THREADS, in_threads, inlined, side_by_side
 from .predicates import elementwise_reader, is_untouched, loop_length
 from .reduction_rules import fuse_reductions
 
@@ -36,7 +36,7 @@ AGAIN = 2
 """Points for each element that is read, up to which a reduction reads about once."""
 LONG_ROW = 1 << 15
 """Terms of a row that no block can keep: of several reductions each reads it again."""
-THREADS, WARP = 128, 32
+WARP = 32
 SERIAL = 4
 """Elements of a thread of a copy, where no access may touch several."""
 LOADS = 8
@@ -171,18 +171,13 @@ def _copy(task: SearchTask, state: State, k: int) -> State:
 
 
 def _in_order(task: SearchTask, state: State, k: int) -> State:
+    """Threads with vectors; with some elements apart where no access may touch several, or blocks would be too many."""
     lanes = side_by_side(task, state, k)
-    if not state.stages[k].iters:
-        return state
-    state, fused = fuse(state, k, [it.uid for it in state.stages[k].iters])
-    if lanes > 1:
-        state, (block, thread, lane) = split(state, k, fused.uid, (THREADS, lanes))
-        state = annotate(state, k, lane.uid, "vectorize")
-    elif prod(_extents(state.stages[k].op)) >= LARGE:
-        state, (block, several, thread) = split(state, k, fused.uid, (SERIAL, THREADS))
-        state = annotate(state, k, several.uid, "unroll")
-    else:
-        state, (block, thread) = split(state, k, fused.uid, (THREADS,))
+    if lanes > 1 or _points(state.stages[k].op) < LARGE:
+        return in_threads(state, k, lanes)
+    state, fused = _fused(state, k, [it.uid for it in state.stages[k].iters])
+    state, (block, several, thread) = split(state, k, fused.uid, (SERIAL, THREADS))
+    state = annotate(state, k, several.uid, "unroll")
     state = annotate(state, k, block.uid, "blockIdx.x")
     return annotate(state, k, thread.uid, "threadIdx.x")
 
