@@ -16,18 +16,22 @@ from itertools import islice
 
 import numpy as np
 
+from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError
 from te_lite.lower import lower
 from te_lite.state import State
 from te_lite.step import Step
 from te_lite.tensor import ComputeOp
 
+from ..analytical.gpu import has_wide_tile
+from ..analytical.loop_nests import loop_nests
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.shipped import ShippedModel, shipped_model_of
 from ..sketch.plain import plain_state, untuned_state
 from ..sketch.streaming import reads_again, streaming_state, streams
 from ..space.choices import Group
+from ..space.programs import Programs
 from ..space.states import concrete
 from .proposals import Proposals
 from .scoring import WEIGHT_OF_ESTIMATE, Scorer, weighed
@@ -123,8 +127,24 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     found = _bred(drawer, estimate) if breeds else _drawn(drawer, estimate)
     least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
     better = [(group, k) for value, group, k in _ranked(task, shipped, found) if value > least]
-    programs = (concrete(group.variant, group.rows[k], task.target, task.hardware_params) for group, k in better)
-    yield from islice(_different(programs), TRIED)
+    yield from islice(_different(_program(task, group, k) for group, k in better), TRIED)
+
+
+def _program(task: SearchTask, group: Group, k: int) -> State:
+    """The program of a row; on a GPU with a little unrolling where a thread has a wide tile of a product.
+
+    Without any, all steps of such a tile are written out.  On an H200, of 25 programs with tiles of 8 x 16 sums that a
+    search measured in both ways, those took 1.08 times as long (geometric mean), 0.98 at least and 1.21 at most.
+    """
+    state = concrete(group.variant, group.rows[k], task.target, task.hardware_params)
+    if not (task.target.is_gpu and _has_wide_tile(state)):
+        return state
+    little = _with_unrolling(Group(group.variant, group.rows[k][None]), 1)
+    return concrete(group.variant, little.rows[0], task.target, task.hardware_params)
+
+
+def _has_wide_tile(state: State) -> bool:
+    return any(bool(has_wide_tile(nest)) for nest in loop_nests(Programs(infer_bounds(state))))
 
 
 def _different(programs: Iterable[State]) -> Iterator[State]:
@@ -190,8 +210,13 @@ def _looked_at(task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[D
 
 def _without_unrolling(group: Group) -> Group:
     """The same programs with the smallest unrolling: it is hard to foresee, and costs compile time."""
+    return _with_unrolling(group, 0)
+
+
+def _with_unrolling(group: Group, number: int) -> Group:
+    """The same programs with an unrolling of those that they may have, the smallest one first."""
     rows = group.rows.copy()
     for choice in group.variant.space.choices:
         if choice.kind == "unroll":
-            rows[:, choice.column] = choice.values[0]
+            rows[:, choice.column] = choice.values[min(number, len(choice.values) - 1)]
     return Group(group.variant, rows)
