@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -18,9 +19,9 @@ from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from .options import SUBJECT, Options
-from .partition import compile_graph
+from .partition import Kept, compile_graph
 from .program import ALIGNMENTS
-from .programs import Programs
+from .programs import Made, Programs
 
 
 def ansor(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
@@ -87,12 +88,18 @@ class _Graph:
             shapes = tuple([x.shape if isinstance(x, torch.Tensor) else x for x in inputs])
             inputs = tuple([x for x in inputs if isinstance(x, torch.Tensor)])
         run = self.programs.get(
-            shapes, tuple(map(id, weights)), lambda options: (self.compiled(given, options), weights), lambda: weights
+            shapes, tuple(map(id, weights)), lambda options: self.made(given, weights, options), lambda: weights
         )
         return run(*inputs)
 
-    def compiled(self, given: Sequence[Any], options: Options) -> Callable[..., Any]:
+    def made(self, given: Sequence[Any], weights: Sequence[Any], options: Options) -> Made:
+        """What runs the graph for these shapes, made of these weights."""
+        kept = self.compiled(given, options)
+        return Made(kept.run, weights, kept.records)
+
+    def compiled(self, given: Sequence[Any], options: Options) -> Kept:
         """What runs the graph for these shapes and weights."""
+        begun = time.monotonic()
         graph, names = self.graph, self.names
         if self.open:
             with torch.no_grad():
@@ -105,7 +112,7 @@ class _Graph:
         else:
             graph = copy.deepcopy(graph)  # it is rewritten
         weights = {names[k]: given[k] for k in self.static}
-        return compile_graph(graph, weights, options, device_of(given))
+        return compile_graph(graph, weights, options, device_of(given), time.monotonic() - begun)
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

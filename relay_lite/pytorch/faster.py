@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,9 +36,13 @@ Run = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Tried:
-    """An operator: the seconds of a call of the module without and with PyTorch's kernel, and whether that is kept."""
+    """An operator: the seconds of a call of the module without and with PyTorch's kernel, and whether that is kept.
+
+    `short` is its name with the shapes of its tensors alone.
+    """
 
     operator: str
+    short: str
     calls: int
     ours: float
     theirs: float
@@ -51,27 +56,31 @@ def fastest(
     inputs: Sequence[Any],
     device: Any,
     until: float = math.inf,
+    longest: float = 0.0,
 ) -> tuple[Run, list[Tried]]:
     """The fastest of `ours` and what `make` gives with some nodes, by name, in PyTorch, and all that was tried.
 
     `calls` are the nodes that we would compile, `inputs` tensors that the module may be called with on its device.
-    Nothing is tried any more `until` then, by the monotonic clock, or where there is no memory for it.
+    Nothing is tried any more that would not be done `until` then, by the monotonic clock, if it took as long as the
+    longest one before, at first `longest` seconds, nor where there is no memory for it.
     """
     best, kept, tried = ours, set[str](), list[Tried]()
     groups = _groups(calls)
-    cost = {name: len(nodes) * call_seconds([_alone(nodes[0], device)], device)[0] for name, nodes in groups.items()}
-    for name in sorted(groups, key=lambda name: -cost[name])[:MOST_TRIED]:
-        if time.monotonic() >= until:
+    alone = {name: call_seconds([_alone(nodes[0], device)], device, until)[0] for name, nodes in groups.items()}
+    for name in sorted(groups, key=lambda name: -len(groups[name]) * alone[name])[:MOST_TRIED]:
+        begun = time.monotonic()
+        if begun + longest >= until:
             break
         nodes = {node.name for node in groups[name]}
         try:
             other = make(kept | nodes)
-            before, after = call_seconds([lambda run=run: run(*inputs) for run in (best, other)], device)
+            before, after = call_seconds([partial(run, *inputs) for run in (best, other)], device, until)
         except (torch.OutOfMemoryError, TeError) as error:
             logger.info("%s is not tried in PyTorch: %s", name, error)
             continue
+        longest = max(longest, time.monotonic() - begun)
         faster = after < (1 - GAIN) * before
-        tried.append(Tried(name, len(nodes), before, after, faster))
+        tried.append(Tried(name, _short(groups[name][0]), len(nodes), before, after, faster))
         if faster:
             best, kept = other, kept | nodes
     return best, tried
@@ -96,10 +105,20 @@ def _groups(calls: Sequence[Any]) -> Mapping[str, list[Any]]:
     return found
 
 
+def _shape(node: Any) -> str:
+    return "x".join(map(str, node.meta["val"].shape))
+
+
+def _short(node: Any) -> str:
+    """An operator without its namespace, and its tensors: `addmm(7, 4x5, 5x7)`."""
+    shapes = [_shape(n) for n in node.args if isinstance(n, torch.fx.Node)]
+    return f"{str(node.target).split('.')[1]}({', '.join(shapes)})"
+
+
 def _text(node: Any) -> str:
     def of(value: Any) -> str:
         if isinstance(value, torch.fx.Node):
-            return "x".join(map(str, value.meta["val"].shape))
+            return _shape(value)
         return f"[{', '.join(map(of, value))}]" if isinstance(value, list | tuple) else str(value)
 
     named = [f"{name}={of(value)}" for name, value in node.kwargs.items()]
@@ -125,20 +144,27 @@ def like(value: Any, device: Any) -> Any:
     return made.normal_().to(value.dtype) if value.dtype.is_floating_point else made.zero_()
 
 
-def call_seconds(runs: Sequence[Run], device: Any) -> list[float]:
+def call_seconds(runs: Sequence[Run], device: Any, until: float = math.inf) -> list[float]:
     """Medians of the seconds of a call, in turns; one that is long is called once a turn.
 
+    No turn begins after `until`, by the monotonic clock; where none could, single calls count.
     A GPU's calls return at once, so how many fill a slice is known from one that is waited for.
     """
-    counts = []
-    for run in runs:
-        _spent(run, 1, device)
-        counts.append(min(MOST_CALLS, max(1, int(SLICE / _spent(run, 1, device)))))
+    single = [_warm(run, device, until) for run in runs]
+    counts = [min(MOST_CALLS, max(1, int(SLICE / seconds))) for seconds in single]
     figures: list[list[float]] = [[] for _ in runs]
     for _ in range(ROUNDS):
+        if time.monotonic() >= until:
+            break
         for run, count, found in zip(runs, counts, figures, strict=True):
             found.append(_spent(run, count, device) / count)
-    return [statistics.median(found) for found in figures]
+    return [statistics.median(found or [one]) for found, one in zip(figures, single, strict=True)]
+
+
+def _warm(run: Run, device: Any, until: float) -> float:
+    """The seconds of a second call; of the first one where time is out."""
+    first = _spent(run, 1, device)
+    return first if time.monotonic() >= until else _spent(run, 1, device)
 
 
 def _spent(run: Run, count: int, device: Any) -> float:

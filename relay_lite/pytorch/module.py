@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from ..ir.errors import GraphError
 from .dynamo import device_of, refuse_training
 from .options import SUBJECT, Options, PathLike
 from .partition import compile_graph
-from .programs import Programs
+from .programs import Made, Programs
 
 
 def optimize(
@@ -39,7 +40,8 @@ def optimize(
     `precision` is that of products, as in `ansor tune-network --precision`.  Inputs of other shapes are compiled when
     they first come, and a model whose weights are written to is compiled again.  What we do not know runs in PyTorch,
     and is named in a log message.  With `keep_faster`, which an `effort` brings unless it is False, operators are tried
-    in PyTorch, too, and stay there where a call of the whole takes less; a log message has the table.
+    in PyTorch, too, and stay there where a call of the whole takes less.  After a search default programs stay where
+    they are faster.  What is kept is said in one line.
 
     Raises GraphError for a model that is training, one that `torch.export` cannot trace, and options that make no
     sense.
@@ -101,18 +103,21 @@ def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None =
         raise GraphError(f"{SUBJECT}: {law}, got {type(error).__name__}: {reason}") from error
 
 
-def exported(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options
-) -> tuple[Callable[..., Any], Sequence[Any]]:
+def exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options) -> Made:
     """What runs a model for arguments of these shapes, called with the leaves of its arguments; its weights."""
-    made = _Exported(traced(model, args, kwargs), [*args, *kwargs.values()], options)
-    return made, made.weights
+    begun = time.monotonic()
+    program = traced(model, args, kwargs)
+    made = _Exported(program, [*args, *kwargs.values()], options, time.monotonic() - begun)
+    return Made(made, made.weights, made.records)
 
 
 class _Exported:
-    """An exported program with its weights bound; what it writes to, it is given."""
+    """An exported program with its weights bound; what it writes to, it is given.
 
-    def __init__(self, program: Any, given: Sequence[Any], options: Options) -> None:
+    `records` says whether records are used when it is made again.
+    """
+
+    def __init__(self, program: Any, given: Sequence[Any], options: Options, spent: float) -> None:
         signature = program.graph_signature
         values = {**program.state_dict, **program.constants}
         written = [spec for spec in signature.output_specs if spec.kind.name.endswith("_MUTATION")]
@@ -129,7 +134,9 @@ class _Exported:
         self.targets = {places[n].target: v for n, v in self.state.items()}
         self.spec = program.call_spec.out_spec
         leaves = [x for x in tree_flatten(given)[0] if isinstance(x, torch.Tensor)]
-        self.run = compile_graph(program.graph_module, weights, options, device_of([*leaves, *weights.values()]))
+        device = device_of([*leaves, *weights.values()])
+        kept = compile_graph(program.graph_module, weights, options, device, spent)
+        self.run, self.records = kept.run, kept.records
         self.direct = not self.state and not self.written and self.order == self.users
 
     def __call__(self, *leaves: Any) -> Any:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from ansor.core.scratch import scratch_folder
 from ansor.core.target import Target
-from ansor.records.dispatch import ApplyHistoryBest
+from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.records.store import stores
 from ansor.records.store_files import take_in
+from te_lite.dag import ComputeDAG
 from te_lite.errors import TeError
+from te_lite.state import State
 
 from ..compiler.build import build
 from ..compiler.extract import extract_tasks
@@ -68,25 +72,80 @@ def _keep(log: Path) -> None:
         logger.warning("what was measured is not kept: %s", error)
 
 
-def measure(graph: IRModule, target: Target, options: Options, log: Path | None, until: float) -> None:
+def measure(graph: IRModule, target: Target, options: Options, log: Path | None, until: float) -> bool:
     """Add to a log what the options ask for, in the time that is left `until` then, by the monotonic clock.
 
-    Raises what `TaskScheduler.tune` raises.
+    Whether anything was added.  Raises what `TaskScheduler.tune` raises.
     """
     if log is None or not options.measures:
-        return
+        return False
     tasks, weights = extract_tasks(graph, {}, target)
     left = None if until == math.inf else until - time.monotonic()
     if left is not None and left < LEAST_SECONDS:
-        return
+        return False
+    before = _bytes(log)
     budget = options.budget(len(tasks), left)
     tune(
         tasks, weights, log, budget.trials, seed=0, time_limit=budget.seconds, verbose=0,
         early_stopping=budget.early_stopping,
     )  # fmt: skip
+    return _bytes(log) > before
 
 
-def compiled(graph: IRModule, target: Target, log: Path | None) -> NetworkLibrary:
-    """The network of a graph with the best programs of a log, and of the store.  Raises what `build` raises."""
-    with ApplyHistoryBest(log) if log is not None and log.exists() else nullcontext():
-        return build(graph, target=target)
+def _bytes(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0
+
+
+def compiled(graph: IRModule, target: Target, log: Path | None, records: bool = True) -> tuple[NetworkLibrary, bool]:
+    """The network of a graph with the best programs of a log, and of the store, and whether it has any of them.
+
+    Without `records` all of its programs are default ones, and nothing is said of that.  Raises what `build` raises.
+    """
+    if not records:
+        with _NoRecords(), unsaid():
+            return build(graph, target=target), False
+    with ApplyHistoryBest(log) if log is not None and log.exists() else nullcontext(), _Noted() as noted:
+        return build(graph, target=target), noted.found
+
+
+class _NoRecords(DispatchContext):
+    """Knows no program, and does not ask the contexts around it."""
+
+    def query(self, *about: Any, **more: Any) -> None:
+        """None."""
+
+
+class _Noted(DispatchContext):
+    """Passes on what the contexts around it know; `found` says whether that was anything."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def query(self, *about: Any, **more: Any) -> State | None:
+        """The program for a workload, or None."""
+        state = super().query(*about, **more)
+        self.found = self.found or state is not None
+        return state
+
+    def update(self, target: Target | str, workload_key: str, state: State) -> None:
+        """Let the context around this one know a program."""
+        self._outwards()[1].update(target, workload_key, state)
+
+    def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
+        return None
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """What kernels have no record was said of the first module; of those beside it this thread does not say it."""
+    this = threading.get_ident()
+
+    def heard(record: logging.LogRecord) -> bool:
+        return record.thread != this
+
+    compiler = logging.getLogger("relay_lite")
+    compiler.addFilter(heard)
+    try:
+        yield
+    finally:
+        compiler.removeFilter(heard)

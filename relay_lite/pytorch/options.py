@@ -40,6 +40,7 @@ class Options:
     where a log is named.  `target` is that of the device of
     the tensors unless it is given; `precision` is that of products.  With `keep_faster` an operator stays in PyTorch
     where a call of the whole takes less then (`faster.py`); None says so for an `effort` of quick or full.
+    Without `records`, which no user says, default programs are used, whatever log and store have.
     """
 
     trials: int = 0
@@ -49,6 +50,7 @@ class Options:
     target: str | None = None
     effort: str = NONE
     keep_faster: bool | None = None
+    records: bool = True
 
     def __post_init__(self) -> None:
         whole = isinstance(self.trials, int) and self.trials >= 0
@@ -87,6 +89,11 @@ class Options:
         """The same, and nothing is measured."""
         return replace(self, trials=0, seconds=None, effort=NONE)
 
+    @property
+    def defaults(self) -> Options:
+        """The same, and nothing is measured nor taken from records."""
+        return replace(self.unmeasured, records=False)
+
     def budget(self, tasks: int, left: float | None) -> Budget:
         """What is spent on so many tasks where `left` of the `seconds` are left."""
         quick = self.effort == QUICK
@@ -99,7 +106,7 @@ class Options:
     @staticmethod
     def of(given: Mapping[str, Any]) -> Options:
         """The options of a mapping.  Raises GraphError for a name that is none."""
-        known = [f.name for f in fields(Options)]
+        known = [f.name for f in fields(Options) if f.name != "records"]
         unknown = sorted(set(given) - set(known))
         require(not unknown, GraphError, SUBJECT, f"options are {', '.join(known)}", unknown=unknown)
         return Options(**given)

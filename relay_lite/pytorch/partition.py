@@ -13,6 +13,7 @@ import operator
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,30 +27,43 @@ from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
 from ..ir.nodes import Array
 from ..runtime.library import NetworkLibrary
-from .faster import fastest, like, table
+from .faster import Run, Tried, fastest, like, table
 from .in_turn import draw_in_turn
 from .memory_order import as_they_lie, is_dense, order_of
+from .network import unsaid
 from .options import Options
 from .program import Program, Weight
-from .variants import NotCompiled, program_of
+from .variants import Made, NotCompiled, program_of
+from .verdict import Built, against_defaults, last_of, sentence
 
 logger = logging.getLogger("ansor.torch")
 ASSERTED = "aten._assert_tensor_metadata.default"
 """Says what is known when all shapes are."""
-Run = Callable[..., Any]
 _told: set[str] = set()
 TRIED_SHARE = 0.3
 """Of the seconds of a budget, what is kept for trying operators in PyTorch."""
+COMPARED_SHARE = 0.1
+"""What is kept where none is tried: programs are compiled, and those found are compared with default ones."""
 _one_at_a_time = threading.RLock()
 """Held while a graph is compiled, which sets what belongs to the process."""
 
 
-def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, device: Any) -> Run:
+@dataclass(frozen=True)
+class Kept:
+    """What runs a graph; `records` says whether it may be made with records again, or default programs won."""
+
+    run: Run
+    records: bool
+
+
+def compile_graph(
+    module: Any, weights: Mapping[str, Any], options: Options, device: Any, spent: float = 0.0
+) -> Kept:  # fmt: skip
     """What runs a graph of torch.fx in core ATen with static shapes.
 
     `weights` are the values of placeholders that stay; the result takes the other placeholders in order and gives
     the outputs of the graph.  `device` is the one that programs run on; None, where the tensors have several: all of it
-    runs in PyTorch.
+    runs in PyTorch.  `spent` are the seconds of a budget that are gone.
     """
     for node in list(module.graph.nodes):
         if str(node.target) == ASSERTED:
@@ -59,12 +73,12 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
     known = {name: Weight(weight, _frozen(array_of(weight))) for name, weight in weights.items()}
     drawing = torch.random.fork_rng([device] if device is not None and device.type == "cuda" else [])
     with _one_at_a_time, environment.ANSOR_TENSOR_BYTES.unless_set(str(_largest(module.graph))), drawing:
-        return _runs(module, weights, known, options, device)
+        return _runs(module, weights, known, options, device, spent)
 
 
 def _runs(
-    module: Any, weights: Mapping[str, Any], known: Mapping[str, Weight], options: Options, device: Any
-) -> Run:  # fmt: skip
+    module: Any, weights: Mapping[str, Any], known: Mapping[str, Weight], options: Options, device: Any, spent: float
+) -> Kept:
     """What runs a graph; all that is said of its weights is `known`."""
     arrays = {name: weight.array for name, weight in known.items()}
     refused = _elsewhere(module.graph, device) | _refused(module.graph, arrays)
@@ -73,23 +87,48 @@ def _runs(
             _tell(str(node.target), "runs in PyTorch: %s", refused[node.name])
     outside = {*refused, *[node.name for node in _views(module.graph)]}
 
-    end = math.inf if options.seconds is None else time.monotonic() + options.seconds
-    if not options.tries_others or device is None:
-        return _bound(_compiled(module, outside, known, options, device, end), weights)
+    end = math.inf if options.seconds is None else time.monotonic() + options.seconds - spent
+    share = TRIED_SHARE if options.tries_others else COMPARED_SHARE
+    until = end - share * (options.seconds or 0)
 
-    def made(elsewhere: set[str], options: Options) -> Run:
-        until = end - TRIED_SHARE * (options.seconds or 0)
-        return _bound(_compiled(copy.deepcopy(module), elsewhere, known, options, device, until), weights)
+    def made(graph: Any, elsewhere: set[str], options: Options) -> Built:
+        one, searched, seconds = _compiled(graph, elsewhere, known, options, device, until)
+        return Built(_bound(one, weights), searched, seconds)
 
+    def other(elsewhere: set[str], options: Options) -> Run:
+        with unsaid():
+            return made(copy.deepcopy(module), elsewhere, options).run
+
+    if device is None or not (options.measures or options.tries_others):
+        return Kept(made(module, outside, options).run, options.records)
+    inputs = [n.meta["val"] for n in module.graph.nodes if n.op == "placeholder" and n.name not in weights]
     calls = [node for node in _calls(module.graph) if node.name not in outside]
-    inputs = [
-        like(n.meta["val"], device) for n in module.graph.nodes if n.op == "placeholder" and n.name not in weights
-    ]
-    ours = made(outside, options)
-    run, tried = fastest(calls, ours, lambda names: made(outside | names, options.unmeasured), inputs, device, end)
+    first = made(copy.deepcopy(module), outside, options)
+    return _judged(first, calls, lambda names, o: other(outside | names, o), inputs, options, device, end)
+
+
+def _judged(
+    first: Built, calls: Sequence[Any], make: Callable[[set[str], Options], Run], values: Sequence[Any],
+    options: Options, device: Any, end: float,
+) -> Kept:  # fmt: skip
+    """What is kept of a module, which is said; `make` gives it with some nodes, by name, in PyTorch."""
+
+    def inputs() -> list[Any]:
+        return [like(v, device) for v in values]
+
+    run, compared, tried = first.run, None, list[Tried]()
+    last = last_of(end, options.seconds)
+    if first.searched:
+        run, compared = against_defaults(first, lambda: make(set(), options.defaults), inputs, device, last)
+    records = options.records and (compared is None or not compared.defaults_kept)
+    if options.tries_others:
+        rest = options.unmeasured if records else options.defaults
+        run, tried = fastest(calls, run, lambda names: make(names, rest), inputs(), device, last, first.seconds)
+    if compared is not None or tried:
+        logger.warning("%s", sentence(compared, tried))
     if tried:
-        logger.warning("what a call takes with an operator in PyTorch:\n%s", table(tried))
-    return run
+        logger.info("what a call takes with an operator in PyTorch:\n%s", table(tried))
+    return Kept(run, records)
 
 
 def _frozen(array: Array) -> Array:
@@ -110,18 +149,20 @@ def _largest(graph: Any) -> int:
 
 def _compiled(
     module: Any, outside: set[str], weights: Mapping[str, Weight], options: Options, device: Any, end: float
-) -> Any:
-    """The module with programs in place of its parts that are not `outside`; it is changed.
+) -> tuple[Any, bool, float]:
+    """The module with programs in place of its parts that are not `outside`, which is changed; whether any of them has
+    records of a search right before, and the seconds that compiling took.
 
     Parts share the time until `end`: each has its share of what is left.
     """
-    parts = _partitioned(module, outside)
+    parts, made = _partitioned(module, outside), list[Made | None]()
     for k, node in enumerate(parts):
         now = time.monotonic()
-        _replace(module, node, weights, options, device, now + (end - now) / (len(parts) - k))
+        made.append(_replace(module, node, weights, options, device, now + (end - now) / (len(parts) - k)))
     module.graph.eliminate_dead_code()
     module.recompile()
-    return module
+    done = [one for one in made if one is not None]
+    return module, any(one.searched for one in done), sum(one.seconds for one in done)
 
 
 def _constants(module: Any) -> dict[str, Any]:
@@ -205,11 +246,11 @@ def _partitioned(module: Any, outside: set[str]) -> list[Any]:
 
 def _replace(
     module: Any, node: Any, weights: Mapping[str, Weight], options: Options, device: Any, until: float
-) -> None:  # fmt: skip
+) -> Made | None:  # fmt: skip
     """Let a part run as a program of ours, measured `until` then; one that cannot be compiled stays in PyTorch."""
     part = module.get_submodule(node.target)
     if all(n.target is operator.getitem or getattr(n.target, "is_view", False) for n in _calls(part.graph)):
-        return
+        return None
     names = [n.name for n in part.graph.nodes if n.op == "placeholder"]
     bound = {name: weights[a.name] for name, a in zip(names, node.args, strict=True) if a.name in weights}
     (output,) = [n for n in part.graph.nodes if n.op == "output"]
@@ -226,13 +267,14 @@ def _replace(
 
     graph = as_they_lie(imported, *orders)
     try:
-        program = program_of(graph, device, options, make, lambda: [like(v, device) for v in taken], until)
+        made = program_of(graph, device, options, make, lambda: [like(v, device) for v in taken], until)
     except NotCompiled as error:
         _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
         output.args = (output.args[0][0],) if single else output.args
-        return
-    module.add_submodule(node.target, Compiled(program, expected, single))
+        return None
+    module.add_submodule(node.target, Compiled(made.program, expected, single))
     node.args = tuple([a for a in node.args if a.name not in weights])
+    return made
 
 
 class Compiled(torch.nn.Module):

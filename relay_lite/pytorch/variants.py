@@ -58,13 +58,22 @@ class Variant:
         return self.layout + ("" if self.winograd else " without Winograd's method")
 
 
+@dataclass(frozen=True)
+class Made:
+    """A program, whether it has records and some were measured right before, the seconds that compiling took."""
+
+    program: Program
+    searched: bool = False
+    seconds: float = 0.0
+
+
 USUAL = Variant("NHWC", True)
 DIRECT, FIRST = Variant("NHWC", False), Variant("NCHW", False)
 
 
 def program_of(
     graph: IRModule, device: Any, options: Options, make: Make, inputs: Callable[[], Sequence[Any]], until: float
-) -> Program:
+) -> Made:
     """The program of a graph on a device of torch, after the measurements that the options ask for, which end `until`
     then by the monotonic clock, less the seconds that compiling took before.
 
@@ -76,15 +85,17 @@ def program_of(
     found = _fastest(variants, graph, device, options, make, inputs) if len(variants) > 1 else None
     spent = (time.monotonic() - begun) / len(variants)
     if found is not None and not options.measures:
-        return found[1]
+        return Made(found[1])
     variant = USUAL if found is None else found[0]
     del found
     with variant.context:
         wanted, target = prepared(graph, device.type, options, variant.layout)
         with log_of(options) as log:
-            measure(wanted, target, options, log, until - spent)
+            measured = measure(wanted, target, options, log, until - spent)
+            begun = time.monotonic()
             try:
-                return make(compiled(wanted, target, log))
+                library, recorded = compiled(wanted, target, log, options.records)
+                return Made(make(library), measured and recorded, time.monotonic() - begun)
             except TeError as error:
                 raise NotCompiled(str(error)) from error
 
@@ -122,7 +133,7 @@ def _fastest(
             given = given or inputs()
             with variant.context, log_of(options.unmeasured) as log:
                 wanted, target = prepared(graph, device.type, options, variant.layout)
-                program = make(compiled(wanted, target, log))
+                program = make(compiled(wanted, target, log, options.records)[0])
             (seconds,) = call_seconds([partial(program, *given)], device)
         except (TeError, torch.OutOfMemoryError) as error:
             logger.info("convolutions in %s are not tried: %s", variant, error)

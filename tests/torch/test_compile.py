@@ -121,14 +121,17 @@ def test_an_operator_stays_in_pytorch_where_the_whole_is_faster_then(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(partition.logger, "warning", lambda text, *values: said.append(text % values))
-    monkeypatch.setattr(faster, "call_seconds", lambda runs, device: [1.0, theirs][: len(runs)])
+    tables: list[str] = []
+    monkeypatch.setattr(partition.logger, "info", lambda text, *values: tables.append(text % values))
+    monkeypatch.setattr(faster, "call_seconds", lambda runs, *_: [1.0, theirs][: len(runs)])
     model, x = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3), nn.ReLU()).eval(), torch.randn(4, 5)
     module = front.optimize(model, (x,), keep_faster=True)
     close(module(x), model(x))
-    (text,) = said
-    assert [line.endswith("PyTorch's") for line in text.splitlines() if line.startswith("aten.addmm")] == [
-        theirs < 1
-    ] * 2
+    names = "addmm(7, 4x5, 5x7) (1 call), addmm(3, 4x7, 7x3) (1 call), 500 ms a call (without: 1 s)"
+    kept = f"kept there: {names}" if theirs < 1 else "none is faster there"
+    assert said == [f"ansor: 2 operators tried in PyTorch, {kept}"]
+    rows = [line for line in tables[-1].splitlines() if line.startswith("aten.addmm")]
+    assert [row.endswith("PyTorch's") for row in rows] == [theirs < 1] * 2
     ran: list[Program] = []
     plain = Program.__call__
     monkeypatch.setattr(Program, "__call__", lambda self, *given: [ran.append(self), plain(self, *given)][1])
@@ -153,6 +156,8 @@ def test_calls_that_return_at_once_are_not_queued_without_end(monkeypatch: pytes
     found = faster.call_seconds([lambda: call(0, 3.0), lambda: call(1, 1e-3)], None)
     assert found == pytest.approx([3.0, 1e-3], rel=0.02)
     assert called[0] == 2 + faster.ROUNDS and 10 * faster.ROUNDS < called[1] < 30 * faster.ROUNDS
+    assert faster.call_seconds([lambda: call(0, 3.0)], None, until=0.0) == pytest.approx([3.0], rel=0.02)
+    assert called[0] == 3 + faster.ROUNDS  # one call where time is out
 
 
 def test_large_tensors_of_a_graph_are_no_surprise(programs: list[Program], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,6 +259,14 @@ def test_nothing_is_measured_again_for_other_weights(tmp_path: Path) -> None:
         for shapes, other in (((4, 6), weight), ((4, 5), weight.half())):
             cache.get(shapes, 1, lambda o, asked=asked: asked.append(o) or (print, []), lambda other=other: [other])
             assert asked[-1] == options
+
+
+def test_what_was_measured_is_remembered_within_bounds(tmp_path: Path) -> None:
+    cache, asked = Programs(Options(seconds=5.0, log=tmp_path / "log.json"), most=1, most_measured=2), list[bool]()
+    for rows in (1, 2, 1, 3, 2, 1):  # 1 is used again, so 2 is forgotten for 3, and then 1 for 2
+        cache.get(rows, (), lambda options: asked.append(options.measures) or (print, ()), tuple)
+    assert asked == [True, True, False, True, True, True]
+    assert len(cache._measured) == 2
 
 
 def test_weights_that_change_are_seen() -> None:
@@ -471,7 +484,7 @@ def test_random_numbers_are_those_of_eager(function: Any) -> None:
 
 
 def test_compiling_draws_no_random_numbers_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faster, "call_seconds", lambda runs, device: [1.0, 2.0][: len(runs)])
+    monkeypatch.setattr(faster, "call_seconds", lambda runs, *_: [1.0, 2.0][: len(runs)])
     compiled = torch.compile(nn.Linear(5, 7), backend="ansor", options={"keep_faster": True})
     before, x = torch.get_rng_state(), torch.zeros(4, 5)
     compiled(x)
