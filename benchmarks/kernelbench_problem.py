@@ -116,6 +116,7 @@ def made(torch: Any, way: str, model: Any, seconds: float, log: Path) -> Any:
     if way == "eager":
         return model
     torch._dynamo.reset()
+    torch._dynamo.config.allow_rnn = way != "compile"  # which would take every step of a recurrent layer apart
     if way == "compile":
         return torch.compile(model)
     if way == "tf32":

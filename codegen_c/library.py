@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from ansor.core.private_files import read_sealed, write_sealed
@@ -32,14 +33,10 @@ _LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 
 @dataclass(frozen=True)
 class Pointer:
-    """An argument of a step: the `number`-th entry of `data`, or the byte `number` of the arena."""
+    """An argument of a step: byte `start` of the memory at entry `number` of `data`, or of the arena if it is None."""
 
-    in_arena: bool
-    number: int
-
-    def text(self) -> str:
-        """The C expression."""
-        return f"arena + {self.number}" if self.in_arena else f"data[{self.number}]"
+    number: int | None
+    start: int
 
 
 @dataclass(frozen=True)
@@ -86,23 +83,40 @@ def _elsewhere(s: Stmt, place: Mapping[Buffer, Buffer]) -> Stmt:
 
 
 def driver_source(calls: Sequence[KernelCall]) -> str:
-    """The C source that makes the calls, see the top of this file."""
+    """The C source that makes the calls, see the top of this file: a table of them, so that it stays small code."""
     kernels = {c.kernel: len(c.arguments) for c in calls}
     lines = ["#include <stdint.h>", "#include <time.h>", ""]
     lines += [f"void {name}({', '.join(['void *'] * count)});" for name, count in kernels.items()]
-    lines.append("")
-    for k, call in enumerate(calls):
-        arguments = ", ".join(a.text() for a in call.arguments)
-        lines.append(f"static void step_{k}(unsigned char *arena, void *const *data) {{ {call.kernel}({arguments}); }}")
-    names = ", ".join([*[f"step_{k}" for k in range(len(calls))], "0"])
-    lines += ["", f"static void (*const steps[])(unsigned char *, void *const *) = {{{names}}};", "", *_TAIL]
+    for name, count in kernels.items():
+        pointers = ", ".join([f"p[{k}]" for k in range(count)])
+        lines.append(f"static void call_{name}(void **p) {{ {name}({pointers}); }}")
+    pairs = [f"{{{-1 if a.number is None else a.number}, {a.start}}}" for call in calls for a in call.arguments]
+    first = list(accumulate([len(call.arguments) for call in calls], initial=0))
+    steps = [f"{{call_{call.kernel}, {k}, {len(call.arguments)}}}" for call, k in zip(calls, first, strict=False)]
+    most = max(kernels.values(), default=1)
+    lines += [
+        "",
+        "typedef struct { int64_t number, start; } place;",
+        "typedef struct { void (*run)(void **); int64_t first, count; } step;",
+        f"static const place places[] = {{{', '.join([*pairs, '{0, 0}'])}}};",
+        f"static const step steps[] = {{{', '.join([*steps, '{0, 0, 0}'])}}};",
+        "",
+        f"void {RUN}(int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
+        f"  void *p[{max(most, 1)}];",
+        "  for (const step *s = steps + first; s < steps + last; ++s) {",
+        "    for (int64_t k = 0; k < s->count; ++k) {",
+        "      const place at = places[s->first + k];",
+        "      p[k] = (at.number < 0 ? arena : (unsigned char *)data[at.number]) + at.start;",
+        "    }",
+        "    s->run(p);",
+        "  }",
+        "}",
+        *_TAIL,
+    ]
     return "\n".join(lines) + "\n"
 
 
 _TAIL = (
-    f"void {RUN}(int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
-    "  for (int64_t k = first; k < last; ++k) steps[k](arena, data);",
-    "}",
     "",
     f"double {SECONDS}(int64_t number, int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
     "  struct timespec start, stop;",

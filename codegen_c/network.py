@@ -106,5 +106,4 @@ class CNetworkBackend:
 
 
 def _pointers(plan: ExecutionPlan, storages: Sequence[int]) -> tuple[Pointer, ...]:
-    first = plan.externals
-    return tuple([Pointer(s >= first, plan.storages[s].offset if s >= first else s) for s in storages])
+    return tuple([Pointer(*plan.place(s)) for s in storages])

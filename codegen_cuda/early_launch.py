@@ -77,13 +77,18 @@ def begin_early(driver: Any, graph: Any, check: Check) -> None:
     check(driver.cuGraphGetEdges_v2(graph, sources, ends, edges, ctypes.byref(count)), what)
     into = Counter(ends)
     kinds = {node: _kind(driver, node, check) for node in {*sources, *ends}}
-    for source, end, edge in zip(sources, ends, edges, strict=True):
-        if into[end] == 1 and kinds[source] == kinds[end] == _KERNEL_NODE:
-            early = _Edge(_PROGRAMMATIC, 0, _PROGRAMMATIC)
-            pair = ctypes.byref(ctypes.c_void_p(source)), ctypes.byref(ctypes.c_void_p(end))
-            one = ctypes.c_size_t(1)
-            check(driver.cuGraphRemoveDependencies_v2(graph, *pair, ctypes.byref(edge), one), "an order of kernels")
-            check(driver.cuGraphAddDependencies_v2(graph, *pair, ctypes.byref(early), one), "an early launch")
+    alone = [
+        k for k, (source, end) in enumerate(zip(sources, ends, strict=True))
+        if into[end] == 1 and kinds[source] == kinds[end] == _KERNEL_NODE
+    ]  # fmt: skip
+    if not alone:
+        return
+    nodes, size = ctypes.c_void_p * len(alone), ctypes.c_size_t(len(alone))
+    pairs = nodes(*[sources[k] for k in alone]), nodes(*[ends[k] for k in alone])
+    before = (_Edge * len(alone))(*[edges[k] for k in alone])
+    early = (_Edge * len(alone))(*[_Edge(_PROGRAMMATIC, 0, _PROGRAMMATIC) for _ in alone])
+    check(driver.cuGraphRemoveDependencies_v2(graph, *pairs, before, size), "an order of kernels")
+    check(driver.cuGraphAddDependencies_v2(graph, *pairs, early, size), "an early launch")
 
 
 def _kind(driver: Any, node: int, check: Check) -> int:

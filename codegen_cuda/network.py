@@ -100,9 +100,8 @@ class CudaExecutor:
         return int(self._arena.pointer)
 
     def _pointer(self, storage: int) -> Pointer:
-        if storage < self.plan.externals:
-            return Pointer(self._address(storage))
-        return Pointer(self._arena_address() + self.plan.storages[storage].offset)
+        whole, start = self.plan.place(storage)
+        return Pointer((self._arena_address() if whole is None else self._address(whole)) + start)
 
     def _launches(self, step: int, way: Way = PLAIN) -> tuple[DeviceProgram, list[tuple[Any, ...]]]:
         found, weights = self.plan.steps[step], self._weights.fetched[step]
@@ -154,12 +153,12 @@ class CudaExecutor:
 
     def _exchange(self, graph: LaunchGraph, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         """Let a recording for the addresses `before` run on those of now, `after`."""
-        arena = before[0] != after[0]
-        moved = {s for s, a, b in zip(self._open, before[1:], after[1:], strict=True) if a != b}
+        moved: set[int | None] = {s for s, a, b in zip(self._open, before[1:], after[1:], strict=True) if a != b}
+        moved |= {None} if before[0] != after[0] else set()
         first = 0
         for k, step in enumerate(self.plan.steps):
             count = len(self._programs[step.kernel].kernels)
-            if any(s in moved or (arena and s >= self.plan.externals) for s in step.storages):
+            if any(self.plan.place(s)[0] in moved for s in step.storages):
                 for n, launch in enumerate(self._launches(k, self.way)[1]):
                     graph.exchange(first + n, _values(launch))
             first += count

@@ -37,10 +37,9 @@ class HostMemory:
 
     def bytes_of(self, storage: int) -> Array:
         """The bytes of a storage."""
-        if storage < self.plan.externals:
-            return self._memory[storage]
-        found = self.plan.storages[storage]
-        return self.arena[found.offset : found.offset + found.nbytes]
+        whole, start = self.plan.place(storage)
+        memory = self.arena if whole is None else self._memory[whole]
+        return memory[start : start + self.plan.storages[storage].nbytes]
 
     def write(self, storage: int, array: Array) -> None:
         if not self._memory[storage].flags.writeable:
@@ -57,7 +56,7 @@ class HostMemory:
         sound = host.flags.c_contiguous and host.ctypes.data % ALIGNMENT == 0
         law = f"the array must be contiguous and start at a multiple of {ALIGNMENT} bytes"
         require(sound, GraphError, "zero copy", law, address=hex(host.ctypes.data), strides=host.strides)
-        written = any(storage in step.written for step in self.plan.steps)
+        written = any(self.plan.place(s)[0] == storage for step in self.plan.steps for s in step.written)
         law = "the network writes to this tensor, so the array must be writeable"
         require(host.flags.writeable or not written, GraphError, "zero copy", law)
         self.use(storage, host.reshape(-1).view(np.uint8))

@@ -1,14 +1,16 @@
 """The plan of a compiled network: what runs in which order, and where every tensor lives.  Plain data, kept as JSON.
 
 Storages are numbered.  Those of inputs, parameters and outputs come first and have memory of their own; the others lie
-in the arena, where tensors that live at different times share bytes.  A step runs one kernel on storages.  A reshape
-is no step: its result is a tensor on the storage of its argument.
+in the arena, where tensors that live at different times share bytes; the last ones are parts of others, such as what
+one step of a loop reads and writes.  A step runs one kernel on storages.  A reshape is no step: its result is a tensor
+on the storage of its argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -22,16 +24,20 @@ from .json_values import items, record, size, sizes, text
 from .plan_order import require_order
 from .sizes import network_limit, require_tensor, tensor_limit
 
-KINDS = ("input", "param", "output", "arena")
+KINDS = ("input", "param", "output", "arena", "part")
 
 
 @dataclass(frozen=True)
 class Storage:
-    """`nbytes` bytes; `offset` is where they begin in the arena (0 for those outside it)."""
+    """`nbytes` bytes; `offset` is where they begin in the arena (0 for those outside it).
+
+    Those of a part begin at that byte of the storage `of`.
+    """
 
     kind: str
     nbytes: int
     offset: int = 0
+    of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,9 +90,13 @@ class ExecutionPlan:
     def __post_init__(self) -> None:
         kinds = [s.kind for s in self.storages]
         require(set(kinds) <= set(KINDS), GraphError, "plan", f"storages are {', '.join(KINDS)}", kinds=set(kinds))
-        outside = all(k != "arena" for k in kinds[: self.externals])
-        require(outside, GraphError, "plan", "storages of the arena come last", kinds=kinds)
+        sections = ["part" if k == "part" else "arena" if k == "arena" else "" for k in kinds]
+        law = "storages outside the arena come first, and parts last"
+        require(sections == sorted(sections), GraphError, "plan", law, kinds=kinds)
         for s in self.storages[self.externals :]:
+            if s.kind == "part":
+                self._require_part(s)
+                continue
             inside = s.offset >= 0 and s.offset + s.nbytes <= self.arena_bytes
             require(inside, GraphError, "plan", f"the arena has {self.arena_bytes} bytes", storage=s)
         for place in self.tensors:
@@ -96,10 +106,24 @@ class ExecutionPlan:
             ok = all(0 <= s < len(self.storages) for s in step.storages) and set(step.written) <= set(step.storages)
             require(ok, GraphError, "plan", f"there are {len(self.storages)} storages", step=step)
 
-    @property
+    def _require_part(self, part: Storage) -> None:
+        whole = self.storages[part.of] if part.of is not None and 0 <= part.of < len(self.storages) else None
+        law = "a part lies inside a storage that is none"
+        ok = whole is not None and whole.kind != "part" and 0 <= part.offset <= whole.nbytes - part.nbytes
+        require(ok, GraphError, "plan", law, part=part, whole=whole)
+
+    @cached_property
     def externals(self) -> int:
         """How many storages have memory of their own."""
-        return sum(s.kind != "arena" for s in self.storages)
+        return sum(s.kind not in ("arena", "part") for s in self.storages)
+
+    def place(self, storage: int) -> tuple[int | None, int]:
+        """Where a storage begins: a storage outside the arena, None for the arena itself, and the byte in it."""
+        found = self.storages[storage]
+        if found.kind == "part" and found.of is not None:
+            whole, start = self.place(found.of)
+            return whole, start + found.offset
+        return (None, found.offset) if storage >= self.externals else (storage, 0)
 
     @property
     def tensors(self) -> tuple[TensorPlace, ...]:
@@ -107,8 +131,10 @@ class ExecutionPlan:
         return (*self.inputs, *self.params, *self.outputs)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON."""
-        return asdict(self)
+        """The plan as JSON; only parts say what they are parts of."""
+        made = asdict(self)
+        made["storages"] = [{k: v for k, v in s.items() if v is not None} for s in made["storages"]]
+        return made
 
 
 def plan_from_json(data: Any) -> ExecutionPlan:
@@ -121,8 +147,7 @@ def plan_from_json(data: Any) -> ExecutionPlan:
     storages = [record(s, ("kind", "nbytes", "offset"), "storage") for s in items(facts["storages"], "storages")]
     steps = [record(s, ("kernel", "storages", "written"), "step") for s in items(facts["steps"], "steps")]
     plan = ExecutionPlan(
-        tuple([Storage(text(s["kind"], "kind"), size(s["nbytes"], "nbytes"), size(s["offset"], "offset"))
-               for s in storages]),
+        tuple([_storage(s) for s in storages]),
         tuple([Step(text(s["kernel"], "kernel"), sizes(s["storages"], "storages"), sizes(s["written"], "written"))
                for s in steps]),
         _places(facts["inputs"]), _places(facts["params"]), _places(facts["outputs"]),
@@ -133,6 +158,11 @@ def plan_from_json(data: Any) -> ExecutionPlan:
     require(total <= network_limit(), GraphError, "plan", law, bytes=total)
     require_order(plan)
     return plan
+
+
+def _storage(s: Mapping[str, Any]) -> Storage:
+    of = None if s.get("of") is None else size(s["of"], "of")
+    return Storage(text(s["kind"], "kind"), size(s["nbytes"], "nbytes"), size(s["offset"], "offset"), of)
 
 
 def _places(value: Any) -> tuple[TensorPlace, ...]:

@@ -19,6 +19,8 @@ class StorageLike(Protocol):
     def nbytes(self) -> int: ...
     @property
     def offset(self) -> int: ...
+    @property
+    def of(self) -> int | None: ...
 
 
 class StepLike(Protocol):
@@ -40,21 +42,26 @@ class PlanLike(Protocol):
 
 
 def require_order(plan: PlanLike) -> None:
-    """Raises GraphError.  A storage of the arena lives from the step that writes it to the last that uses it."""
-    last = {s: k for k, step in enumerate(plan.steps) for s in step.storages}
+    """Raises GraphError.  A storage of the arena lives from the step that writes it to the last that uses it.
+
+    One whose parts are written one by one lives from the first of these on.
+    """
+    whole = [s if found.of is None else found.of for s, found in enumerate(plan.storages)]
+    last = {whole[s]: k for k, step in enumerate(plan.steps) for s in step.storages}
     alive: set[int] = set()
     for k, step in enumerate(plan.steps):
-        inside = {s for s in step.storages if plan.storages[s].kind == "arena"}
-        begun = inside & set(step.written)
+        inside = {s for s in map(whole.__getitem__, step.storages) if plan.storages[s].kind == "arena"}
+        begun = inside & set(map(whole.__getitem__, step.written))
         unwritten = inside - begun - alive
         law = f"step {k} reads memory that no step before it wrote"
         require(not unwritten, GraphError, "plan", law, storages=sorted(unwritten))
-        kept = [s for s in step.written if plan.storages[s].kind == "param"]
+        kept = [s for s in step.written if plan.storages[whole[s]].kind == "param"]
         require(not kept, GraphError, "plan", f"step {k} writes to a parameter", storages=kept)
+        begun -= alive
         alive |= begun
         shared = [(a, b) for a in begun for b in alive if a != b and _meet(plan.storages[a], plan.storages[b])]
         require(not shared, GraphError, "plan", f"step {k} overwrites what is still needed", storages=shared)
-        alive = {s for s in alive if last[s] > k}
+        alive -= {s for s in inside if last[s] <= k}
 
 
 def _meet(a: StorageLike, b: StorageLike) -> bool:

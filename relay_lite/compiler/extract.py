@@ -16,8 +16,8 @@ from ansor.core.task import SearchTask
 from ansor.records.journal import replace_file
 
 from ..ir.module import IRModule
-from ..ir.nodes import Function, FunctionCall
-from ..ir.visit import post_order
+from ..ir.nodes import Function
+from ..ir.visit import function_calls
 from ..op.lower_group import LoweredGroup, lower_group
 from ..transform import PassContext
 from .optimize import optimize
@@ -75,4 +75,4 @@ def _workloads(
 
 def group_uses(fused: Function) -> dict[Function, int]:
     """The different groups of a fused graph in execution order, and how often each is called."""
-    return dict(Counter([node.function for node in post_order(fused.body) if isinstance(node, FunctionCall)]))
+    return dict(Counter([node.function for node in function_calls(fused.body)]))

@@ -8,7 +8,8 @@ from typing import Any
 from ansor.core.target import ELEMENTS, Target
 
 from ..ir.module import IRModule, bind_params, main_function
-from ..ir.nodes import Function
+from ..ir.nodes import Function, Loop
+from ..ir.visit import in_loops, post_order
 from ..transform import (
     AlterOpLayout,
     AutoSchedulerLayoutRewrite,
@@ -32,6 +33,7 @@ from ..transform import (
     TurnProducts,
 )
 from ..transform.fuse_attention import DTYPES
+from ..transform.loop import share_groups, with_aligned_slices, with_constants_inside
 
 
 def optimize(
@@ -45,7 +47,11 @@ def optimize(
     """
     target = Target.of(target)
     function = bind_params(main_function(graph), {} if params is None else params)
-    return pipeline(target, for_build)(function)
+    passes = pipeline(target, for_build)
+    if not any(isinstance(node, Loop) for node in post_order(function.body)):
+        return passes(function)
+    function = with_constants_inside(FoldConstant()(with_aligned_slices(function)))
+    return share_groups(passes(in_loops(function, passes)))
 
 
 def pipeline(target: Target, for_build: bool = False) -> Pass:

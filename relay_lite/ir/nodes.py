@@ -8,7 +8,7 @@ A pass never changes a node: it gives a new one (see `rewrite` in `visit.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -216,6 +216,62 @@ class FunctionCall(Expr):
         return self.function.body.type
 
 
+@dataclass(frozen=True, eq=False)
+class Loop(Expr):
+    """A function called `steps` times, each call after the one before.
+
+    Of its parameters the first `sliced` are slices of the first arguments along their first axis, a slice a step; the
+    next `states` are states, whose arguments are those before the first step; what the others are given stays.  It
+    gives the new states, then what each step adds to results that are as long as all steps together.  A loop that runs
+    `backwards` takes the slices from the last to the first, and puts results where it takes them.
+
+    Raises GraphError for parts that do not fit each other.
+    """
+
+    function: Function
+    args: tuple[Expr, ...]
+    steps: int
+    sliced: int
+    states: int
+    backwards: bool = False
+
+    def __post_init__(self) -> None:
+        params, results = self.function.params, self._results()
+        require(self.steps >= 1, GraphError, "loop", "at least one step is needed", steps=self.steps)
+        known = self.sliced >= 0 and 0 <= self.states <= len(results) and self.sliced + self.states <= len(params)
+        require(known and len(self.args) == len(params), GraphError, "loop", f"there are {len(params)} parameters",
+                sliced=self.sliced, states=self.states, arguments=len(self.args))  # fmt: skip
+        wanted = [_long(p.var_type, self.steps) if k < self.sliced else p.var_type for k, p in enumerate(params)]
+        found = [tensor_type(a) for a in self.args]
+        law = f"arguments are {', '.join(map(str, wanted))}"
+        require(found == wanted, GraphError, "loop", law, found=", ".join(map(str, found)))
+        before = [p.type for p in params[self.sliced : self.sliced + self.states]]
+        law = f"the new states are {', '.join(map(str, before))}"
+        after = list(results[: self.states])
+        require(after == before, GraphError, "loop", law, found=", ".join(map(str, after)))
+
+    def _results(self) -> tuple[TensorType, ...]:
+        found = self.function.body.type
+        require(isinstance(found, TupleType), GraphError, "loop", "its function must give a tuple", type=found)
+        assert isinstance(found, TupleType)
+        return found.fields
+
+    @cached_property
+    def type(self) -> Type:
+        results = self._results()
+        return TupleType((*results[: self.states], *[_long(t, self.steps) for t in results[self.states :]]))
+
+    def slice_of(self, step: int) -> int:
+        """The number of the slice that a step takes and gives."""
+        return self.steps - 1 - step if self.backwards else step
+
+
+def _long(one: TensorType, steps: int) -> TensorType:
+    """The type of so many slices behind each other."""
+    require(len(one.shape) > 0, GraphError, "loop", "a slice must have an axis", type=one)
+    return TensorType((steps * one.shape[0], *one.shape[1:]), one.dtype)
+
+
 def tensor_type(e: Expr) -> TensorType:
     """The type of a tensor.  Raises GraphError for a tuple."""
     found = e.type
@@ -227,7 +283,7 @@ def tensor_type(e: Expr) -> TensorType:
 def children(e: Expr) -> tuple[Expr, ...]:
     """What a node reads, in order."""
     match e:
-        case Call(args=args) | FunctionCall(args=args):
+        case Call(args=args) | FunctionCall(args=args) | Loop(args=args):
             return args
         case Tuple(fields=fields):
             return fields
@@ -246,6 +302,8 @@ def rebuild(node: Expr, args: Sequence[Expr]) -> Expr:
             return Call(op, tuple(args), attrs)
         case FunctionCall(function=function):
             return FunctionCall(function, tuple(args))
+        case Loop():
+            return replace(node, args=tuple(args))
         case Tuple():
             return Tuple(tuple(args))
         case TupleGetItem(index=index):

@@ -16,7 +16,7 @@ from te_lite.expr import FLOATS
 
 from .errors import GraphError
 from .module import IRModule, main_function
-from .nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, children
+from .nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, children
 from .types import TensorType, TupleType
 from .visit import post_order
 
@@ -93,6 +93,8 @@ def _node(node: Expr, values: Mapping[int, Value], dtype: str | None) -> Value:
             return _call(node, [values[id(a)] for a in node.args], dtype)
         case FunctionCall(function=function, args=args):
             return _function(function, [values[id(a)] for a in args], dtype)
+        case Loop():
+            return _loop(node, [values[id(a)] for a in node.args], dtype)
         case Tuple(fields=fields):
             return tuple(values[id(f)] for f in fields)
         case TupleGetItem(tuple_value=value, index=index):
@@ -100,6 +102,18 @@ def _node(node: Expr, values: Mapping[int, Value], dtype: str | None) -> Value:
         case Var(name=name):
             raise GraphError(f"reference: the variable {name} is not a parameter of the function")
     raise GraphError(f"reference: a {type(node).__name__} cannot be evaluated")
+
+
+def _loop(node: Loop, args: Sequence[Value], dtype: str | None) -> Value:
+    """The last states, and what all steps gave, in the order of their slices."""
+    kept = node.sliced + node.states
+    sliced = [np.split(a, node.steps) for a in args[: node.sliced]]
+    states, given = list(args[node.sliced : kept]), dict[int, Sequence[Value]]()
+    for step in range(node.steps):
+        k = node.slice_of(step)
+        found = _function(node.function, [*[s[k] for s in sliced], *states, *args[kept:]], dtype)
+        states, given[k] = list(found[: node.states]), found[node.states :]
+    return *states, *[np.concatenate(every) for every in zip(*[given[k] for k in sorted(given)], strict=True)]
 
 
 def _call(node: Call, args: list[Value], dtype: str | None) -> Value:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .module import IRModule
-from .nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var
+from .nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
 from .types import TensorType, Type
 from .visit import post_order
 
@@ -32,12 +32,18 @@ def as_text(graph: IRModule | Function | Expr) -> str:
 
 def _with_callees(function: Function, head: str) -> str:
     names: dict[int, str] = {}
+    return "\n\n".join([*_callees(function, names), _one(function, head, names)])
+
+
+def _callees(function: Function, names: dict[int, str]) -> list[str]:
+    """The texts of the functions that a function calls, or runs in loops, and those that they call, which get names."""
     texts: list[str] = []
     for node in post_order(function.body):
-        if isinstance(node, FunctionCall) and id(node.function) not in names:
+        if isinstance(node, FunctionCall | Loop) and id(node.function) not in names:
+            texts += _callees(node.function, names)
             names[id(node.function)] = f"@{node.function.attrs.get('name', f'f{len(names)}')}"
-            texts.append(_one(node.function, f"def {names[id(node.function)]}", {}))
-    return "\n\n".join([*texts, _one(function, head, names)])
+            texts.append(_one(node.function, f"def {names[id(node.function)]}", names))
+    return texts
 
 
 def _one(function: Function, head: str, callees: Mapping[int, str]) -> str:
@@ -46,7 +52,7 @@ def _one(function: Function, head: str, callees: Mapping[int, str]) -> str:
     lines: list[str] = []
     for node in post_order(function.body):
         text = _node(node, named, callees)
-        if isinstance(node, Call | FunctionCall):
+        if isinstance(node, Call | FunctionCall | Loop):
             name = f"%{len(lines)}"
             lines.append(f"  {name} = {text}   // {_type(node.type)}")
             text = name
@@ -65,6 +71,9 @@ def _node(node: Expr, named: Mapping[int, str], callees: Mapping[int, str]) -> s
             return f"{op.name}({', '.join([named[id(a)] for a in args] + shown)})"
         case FunctionCall(function=function, args=args):
             return f"{callees.get(id(function), '@fn')}({', '.join(named[id(a)] for a in args)})"
+        case Loop(function=function, args=args, steps=steps, sliced=sliced, states=states, backwards=backwards):
+            shown = [f"steps={steps}", f"sliced={sliced}", f"states={states}", *["backwards=True"] * backwards]
+            return f"loop {callees[id(function)]}({', '.join([named[id(a)] for a in args] + shown)})"
         case Tuple(fields=fields):
             return f"({', '.join(named[id(f)] for f in fields)})"
         case TupleGetItem(tuple_value=value, index=index):

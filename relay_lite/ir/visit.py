@@ -8,11 +8,12 @@ new = rewrite(function, halve_relu)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeGuard
 
 from .make import call
-from .nodes import Array, Call, Constant, Expr, Function, Var, children, rebuild
+from .nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop, Var, children, rebuild
 
 
 def post_order(body: Expr, is_leaf: Callable[[Expr], bool] = lambda node: False) -> list[Expr]:
@@ -66,6 +67,30 @@ def rewrite(function: Function, change: Callable[[Expr], Expr]) -> Function:
 def with_body(function: Function, body: Expr) -> Function:
     """The function with another body; the function itself when it is the same."""
     return function if body is function.body else Function(function.params, body, function.attrs)
+
+
+def in_loops(function: Function, change: Callable[[Function], Function]) -> Function:
+    """The function with those that its loops run replaced by what `change` gives, which has the same parameters."""
+
+    def changed(node: Expr) -> Expr:
+        if not isinstance(node, Loop):
+            return node
+        made = change(node.function)
+        return node if made is node.function else replace(node, function=made)
+
+    return rewrite(function, changed)
+
+
+def function_calls(body: Expr) -> Iterator[FunctionCall]:
+    """The calls of functions in the order in which they run; those of a loop come once a step."""
+    for node in post_order(body):
+        match node:
+            case FunctionCall():
+                yield node
+            case Loop(function=function, steps=steps):
+                inside = list(function_calls(function.body))
+                for _ in range(steps):
+                    yield from inside
 
 
 def readers(body: Expr) -> dict[Expr, list[Expr]]:

@@ -22,6 +22,7 @@ from .options import SUBJECT, Options
 from .partition import Kept, compile_graph
 from .program import ALIGNMENTS
 from .programs import Made, Programs
+from .recurrent import keep_whole
 
 
 def ansor(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
@@ -33,6 +34,7 @@ def ansor(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | No
     """
     checked = Options.of(options or {})
     refuse_training(inputs)
+    keep_whole(module)
 
     def compiler(graph: Any, fake: Sequence[Any]) -> Callable[..., Any]:
         names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]

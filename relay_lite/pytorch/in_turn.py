@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+DROPOUTS = ("dropout_p", "dropout")
+"""Arguments of operators that draw nothing where they are 0."""
+
 
 class InTurn:
     """An operator that is called after another one, whose result it is handed first and does not use."""
@@ -34,9 +37,9 @@ def draw_in_turn(graph: Any) -> None:
 
 
 def _draws(node: Any) -> bool:
-    """Whether an operator draws; attention does where it drops something."""
+    """Whether an operator draws; attention and recurrent layers do where they drop something."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     arguments = node.target._schema.arguments
     given = {**dict(zip([a.name for a in arguments], node.args, strict=False)), **node.kwargs}
-    return all(given.get(a.name, a.default_value) != 0 for a in arguments if a.name == "dropout_p")
+    return all(given.get(a.name, a.default_value) != 0 for a in arguments if a.name in DROPOUTS)

@@ -10,7 +10,7 @@ from ansor.core.network_plan import ExecutionPlan, Step, Storage, TensorPlace
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
-from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
+from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, tensor_type
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import post_order
 from .memory import Request, pack
@@ -36,13 +36,19 @@ class GroupKernel:
 
 @dataclass
 class _Value:
-    """A tensor of the graph while the plan is made; `origin` is the value whose storage it uses, itself as a rule."""
+    """A tensor of the graph while the plan is made; `origin` is the value whose storage it uses, itself as a rule.
+
+    It begins at byte `start` of that one.  One that the steps of a loop read or share keeps its room for `apart` more
+    steps when it is not needed any more, all those of the loop, so that this loop and the next may run together.
+    """
 
     type: TensorType
     origin: int
     kind: str = "arena"
     first: int = 0
     last: int = 0
+    start: int = 0
+    apart: int = 0
 
 
 @dataclass
@@ -50,31 +56,52 @@ class _Call:
     kernel: GroupKernel
     values: tuple[int, ...]
     results: tuple[int, ...]
+    scratch: tuple[int, ...]
 
 
 @dataclass
 class _Builder:
-    """The values and calls found so far; `of` gives the values of every node that was visited."""
+    """The values and calls found so far; `of` gives the values of every node that was visited.
+
+    In a loop, `again` are the values of the results and the scratch memory of its calls, which all steps share, and
+    `wanted` the places of what a step gives.
+    """
 
     kernel_of: Callable[[Function], GroupKernel]
     values: list[_Value] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
     of: dict[int, tuple[int, ...]] = field(default_factory=dict)
     params: dict[int, Array] = field(default_factory=dict)
+    again: dict[tuple[int, int], int] | None = None
+    wanted: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
     def new(self, kind: TensorType, storage: str = "arena") -> int:
         step = len(self.calls)
         self.values.append(_Value(kind, len(self.values), storage, step, step))
         return len(self.values) - 1
 
-    def same_storage(self, kind: TensorType, value: int) -> int:
-        self.values.append(_Value(kind, self.values[value].origin))
+    def same_storage(self, kind: TensorType, value: int, start: int = 0) -> int:
+        """A value in the storage of another one, from its byte `start` on."""
+        found = self.values[value]
+        self.values.append(_Value(kind, found.origin, start=found.start + start))
         return len(self.values) - 1
+
+    def made(self, kind: TensorType, node: Expr, place: int, storage: str = "arena") -> int:
+        """The value for a result of a call, by number, or for scratch memory behind those."""
+        if (id(node), place) in self.wanted:
+            return self.wanted[id(node), place]
+        if self.again is None:
+            return self.new(kind, storage)
+        if (id(node), place) not in self.again:
+            self.again[id(node), place] = self.new(kind, storage)
+        return self.again[id(node), place]
 
     def visit(self, node: Expr) -> None:
         match node:
             case Var():
                 require(id(node) in self.of, GraphError, repr(node), "a variable must be a parameter of the function")
+            case Constant() if id(node) in self.of:
+                """It is read in every step of a loop."""
             case Constant(value=array):
                 self.of[id(node)] = (self.new(tensor_type(node), "param"),)
                 self.params[self.of[id(node)][0]] = array
@@ -84,6 +111,8 @@ class _Builder:
                 self.of[id(node)] = (self.of[id(value)][index],)
             case FunctionCall():
                 self.of[id(node)] = tuple(self.results(node))
+            case Loop():
+                self.of[id(node)] = self.loop(node)
             case Call():
                 raise GraphError(f"plan: operator {node.op.name} is in no fused group; run the pass FuseOps first")
 
@@ -92,20 +121,81 @@ class _Builder:
         given, types = [self.of[id(a)][0] for a in node.args], fields_of(node.type)
         sources = reshaped_params(node.function)
         if sources is None:
-            return self.call(self.kernel_of(node.function), given, types)
+            return self.call(node, given, types)
         return [self.same_storage(t, given[p]) for t, p in zip(types, sources, strict=True)]
 
-    def call(self, kernel: GroupKernel, given: list[int], types: tuple[TensorType, ...]) -> list[int]:
-        positions = list(given)
+    def call(self, node: FunctionCall, given: list[int], types: tuple[TensorType, ...]) -> list[int]:
+        kernel, positions = self.kernel_of(node.function), list(given)
         for j, (kind, found) in enumerate(zip(types, kernel.results, strict=True)):
-            own = found == len(given) + j
-            positions.append(self.new(kind) if own else self.same_storage(kind, positions[found]))
-        used = [self.values[positions[p]].origin for p in kernel.arguments]
-        for origin in used:
-            self.values[origin].last = len(self.calls)
+            if found == len(given) + j:
+                positions.append(self.made(kind, node, j))
+                continue
+            law = "what a step of a loop gives must be computed in it, and be no other result"
+            require((id(node), j) not in self.wanted, GraphError, f"kernel {kernel.name}", law, result=j)
+            positions.append(self.same_storage(kind, positions[found]))
+        used = [positions[p] for p in kernel.arguments]
+        behind = len(types)
+        scratch = [
+            self.made(TensorType((n,), "uint8"), node, behind + k, "scratch") for k, n in enumerate(kernel.scratch)
+        ]
+        for value in (*used, *scratch):
+            self.values[self.values[value].origin].last = len(self.calls)
         results = positions[len(given) :]
-        self.calls.append(_Call(kernel, tuple(used), tuple([k for k in results if self.values[k].origin == k])))
+        own = [k for j, k in enumerate(results) if kernel.results[j] == len(given) + j]
+        self.calls.append(_Call(kernel, tuple(used), tuple(own), tuple(scratch)))
         return results
+
+    # ---------------------------------------------------------------------------------------------- loops
+
+    def loop(self, node: Loop) -> tuple[int, ...]:
+        """The calls of all steps.  States alternate between two values, what a step adds to a result is a part of it.
+
+        A state that is also added to a result lies there alone.
+        """
+        require(self.again is None, GraphError, "plan", "a loop inside a loop cannot be compiled")
+        body, kinds = node.function.body, fields_of(node.type)
+        assert isinstance(body, Tuple)
+        places = [_computed(node.function, f) for f in body.fields]
+        every = [self.new(kind) for kind in kinds[node.states :]]
+        shown = dict(zip(places[node.states :], every, strict=True))
+        law = "the results that a loop puts together must differ"
+        require(len(shown) == len(every), GraphError, "plan", law)
+        hidden = [place for place in dict.fromkeys(places[: node.states]) if place not in shown]
+        types = {place: tensor_type(f) for place, f in zip(places, body.fields, strict=True)}
+        turns = {place: [self.new(types[place]) for _ in range(min(2, node.steps))] for place in hidden}
+        before = [self.of[id(a)][0] for a in node.args]
+        args, given = list(before), before
+        order, self.again, begun = post_order(body), {}, len(self.calls)
+        for step in range(node.steps):
+            k = node.slice_of(step)
+            for n, (param, arg) in enumerate(zip(node.function.params, args, strict=True)):
+                start = k * nbytes_of(param.var_type) if n < node.sliced else 0
+                self.of[id(param)] = (self.same_storage(param.var_type, arg, start),)
+            parts = {p: self.same_storage(types[p], v, k * nbytes_of(types[p])) for p, v in shown.items()}
+            self.wanted = {**parts, **{p: turns[p][step % 2] for p in hidden}}
+            for inner in order:
+                self.visit(inner)
+            given = [self.of[id(f)][0] for f in body.fields]
+            args[node.sliced : node.sliced + node.states] = given[: node.states]
+        for value in (*self.again.values(), *[v for pair in turns.values() for v in pair], *before):
+            self.values[self.values[value].origin].apart = len(self.calls) - begun
+        self.again, self.wanted = None, {}
+        return (*given[: node.states], *every)
+
+
+def _computed(function: Function, node: Expr) -> tuple[int, int]:
+    """The call in the function of a loop that computes one of its results, by id, and the number of its result."""
+    index = 0
+    while True:
+        match node:
+            case TupleGetItem(tuple_value=value, index=index):
+                node = value
+            case FunctionCall() if (sources := reshaped_params(node.function)) is not None:
+                node, index = node.args[sources[index]], 0
+            case FunctionCall():
+                return id(node), index
+            case _:
+                raise GraphError(f"plan: what a step of a loop gives must be computed in it, not {node!r}")
 
 
 def fields_of(kind: Type) -> tuple[TensorType, ...]:
@@ -155,26 +245,32 @@ def _finish(
 ) -> tuple[ExecutionPlan, Mapping[str, Array]]:
     values = builder.values
     outside = [k for kind in ("input", "param", "output") for k, v in enumerate(values) if _own(values, k) == kind]
-    inside = [k for k in range(len(values)) if _own(values, k) == "arena"]
+    inside = [k for kind in ("arena", "scratch") for k, v in enumerate(values) if _own(values, k) == kind]
 
-    def request(nbytes: int, first: int, last: int) -> Request:
-        return Request(nbytes, first, last + (slack if nbytes <= SMALL else 0))
+    def request(k: int) -> Request:
+        v = values[k]
+        return Request(nbytes_of(v.type), v.first, v.last + _late(v, slack))
 
-    requests = [request(nbytes_of(values[k].type), values[k].first, values[k].last) for k in inside]
-    requests += [request(n, step, step) for step, c in enumerate(builder.calls) for n in c.kernel.scratch]
+    requests = [request(k) for k in inside]
     offsets, arena = pack(requests, alignment)
-    storages = (
+    whole = [
         *[Storage(values[k].kind, nbytes_of(values[k].type)) for k in outside],
         *[Storage("arena", r.nbytes, offset) for r, offset in zip(requests, offsets, strict=True)],
-    )
-    number = {k: n for n, k in enumerate([*outside, *inside])}
+    ]
+    numbers = _Numbers(values, {k: n for n, k in enumerate([*outside, *inside])})
+    steps = tuple([
+        Step(c.kernel.name, numbers.all(c.values, c.scratch), numbers.all(c.results, c.scratch))
+        for c in builder.calls
+    ])  # fmt: skip
 
     def place(name: str, k: int) -> TensorPlace:
-        return TensorPlace(name, values[k].type.shape, values[k].type.dtype, number[values[k].origin])
+        law = "an output must be no part of what a loop puts together; compute it from that"
+        require(numbers.is_whole(k), GraphError, "plan", law, output=name)
+        return TensorPlace(name, values[k].type.shape, values[k].type.dtype, numbers.of(k))
 
     names = dict(zip(_fresh_names(function), builder.params, strict=False))
     plan = ExecutionPlan(
-        storages, tuple(_steps(builder.calls, number)),
+        (*whole, *numbers.parts), steps,
         tuple([place(v.name, builder.of[id(v)][0]) for v in function.params]),
         tuple([place(name, k) for name, k in names.items()]),
         tuple([place(f"output{n}", k) for n, k in enumerate(outputs)]),
@@ -183,15 +279,45 @@ def _finish(
     return plan, {name: builder.params[k] for name, k in names.items()}
 
 
-def _steps(calls: Sequence[_Call], number: Mapping[int, int]) -> Iterator[Step]:
-    """The calls as steps; their scratch memory has the numbers behind those of the values."""
-    scratch = len(number)
-    for call in calls:
-        after = scratch + len(call.kernel.scratch)
-        own = range(scratch, after)
-        storages = (*[number[k] for k in call.values], *own)
-        yield Step(call.kernel.name, storages, (*[number[k] for k in call.results], *own))
-        scratch = after
+def _late(v: _Value, slack: int) -> int:
+    """For how many steps the room of a value that is not needed any more is not used again."""
+    small = nbytes_of(v.type) <= SMALL
+    if v.apart:
+        return v.apart * (2 * slack if small else min(slack, 1))
+    return slack if small and v.kind == "arena" else 0
+
+
+class _Numbers:
+    """The numbers of storages: of values, and behind these of the parts of values, which get theirs when asked for."""
+
+    def __init__(self, values: Sequence[_Value], wholes: Mapping[int, int]) -> None:
+        self.values, self.wholes, self.parts = values, wholes, list[Storage]()
+        self._part: dict[Storage, int] = {}
+        self._known: dict[int, int] = {}
+
+    def is_whole(self, k: int) -> bool:
+        """Whether a value fills its storage."""
+        v = self.values[k]
+        return v.start == 0 and nbytes_of(v.type) == nbytes_of(self.values[v.origin].type)
+
+    def of(self, k: int) -> int:
+        if k not in self._known:
+            self._known[k] = self._number(k)
+        return self._known[k]
+
+    def _number(self, k: int) -> int:
+        v = self.values[k]
+        number = self.wholes[v.origin]
+        if self.is_whole(k):
+            return number
+        part = Storage("part", nbytes_of(v.type), v.start, number)
+        if part not in self._part:
+            self._part[part] = len(self.wholes) + len(self.parts)
+            self.parts.append(part)
+        return self._part[part]
+
+    def all(self, *several: Sequence[int]) -> tuple[int, ...]:
+        return tuple([self.of(k) for values in several for k in values])
 
 
 def _fresh_names(function: Function) -> Iterator[str]:

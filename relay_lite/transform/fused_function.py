@@ -12,6 +12,7 @@ from ..ir.nodes import (
     Expr,
     Function,
     FunctionCall,
+    Loop,
     Tuple,
     TupleGetItem,
     Var,
@@ -89,6 +90,8 @@ def _own(node: Expr) -> Key:
             return "item", index
         case FunctionCall(function=function):
             return "call", structure(function)
+        case Loop(function=function, steps=steps, sliced=sliced, states=states, backwards=backwards):
+            return "loop", structure(function), steps, sliced, states, backwards
         case Tuple():
             return ("tuple",)
         case _:

@@ -27,7 +27,7 @@ from ..ir.make import call
 from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Var
 from ..ir.op_registry import Attrs, Op, OpPattern, register
 from ..ir.types import TensorType, Type
-from ..ir.visit import post_order, rewrite, substitute
+from ..ir.visit import in_loops, post_order, rewrite, substitute
 from ..op.lower_group import LoweredGroup, lower_group
 from .context import PassContext
 from .sequential import Pass
@@ -102,7 +102,7 @@ def pack_weights(graph: Function, choose: Choose) -> Function:
         args = [pack(a, layouts[k]) if k in layouts else a for k, a in enumerate(node.args)]
         return node if function is node.function else FunctionCall(function, tuple(args))
 
-    return rewrite(graph, change)
+    return rewrite(in_loops(graph, lambda function: rewrite(function, change)), change)
 
 
 def _weights(function: Function) -> list[int]:

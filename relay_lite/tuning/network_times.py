@@ -10,8 +10,8 @@ from ansor.core.steady import far_apart
 from ansor.core.task import SearchTask
 from ansor.scheduler.task_progress import TaskProgress
 
-from ..ir.nodes import Function, FunctionCall
-from ..ir.visit import post_order
+from ..ir.nodes import Function
+from ..ir.visit import function_calls
 from ..runtime.assemble import reshaped_params
 from ..runtime.graph_executor import GraphModule
 
@@ -85,7 +85,7 @@ def _calls(module: GraphModule) -> list[Function]:
     """The group of every step of the network."""
     graph = module.module.library.graph
     assert graph is not None
-    calls = [n.function for n in post_order(graph.body) if isinstance(n, FunctionCall)]
+    calls = [n.function for n in function_calls(graph.body)]
     return [f for f in calls if reshaped_params(f) is None]
 
 

@@ -37,9 +37,9 @@ from te_lite.errors import require
 from ..compiler.build import build
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
-from ..ir.nodes import Array, Call, Function, FunctionCall
+from ..ir.nodes import Array, Call, Function
 from ..ir.reference import run
-from ..ir.visit import post_order
+from ..ir.visit import function_calls, post_order
 from ..op.winograd import CONV as WINOGRAD
 from ..runtime.graph_executor import GraphModule
 from .network import Network
@@ -223,6 +223,6 @@ def largest_difference(got: Array, want: Array) -> float:
 
 def has_large_tiles(function: Function) -> bool:
     """Whether a convolution of a fused graph is computed by Winograd's F(4, 3)."""
-    bodies = [n.function.body for n in post_order(function.body) if isinstance(n, FunctionCall)]
+    bodies = {n.function.body for n in function_calls(function.body)}
     calls = [n for body in bodies for n in post_order(body) if isinstance(n, Call)]
     return any(n.op.name == WINOGRAD and n.attrs["tile_size"] >= LARGE_TILE for n in calls)

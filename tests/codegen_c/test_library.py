@@ -52,11 +52,11 @@ def loaded(driver: str, **kernels: str) -> ctypes.CDLL:
 
 def test_steps_run_in_order_on_their_pointers() -> None:
     """y = (2 x + 1) * 2, with the arena's bytes 64 and 128 in between."""
-    x, near, far = Pointer(False, 0), Pointer(True, 64), Pointer(True, 128)
+    x, near, far = Pointer(0, 0), Pointer(None, 64), Pointer(None, 128)
     calls = [
         KernelCall("scale", (x, near)),
         KernelCall("shift", (near, far)),
-        KernelCall("scale", (far, Pointer(False, 1))),
+        KernelCall("scale", (far, Pointer(1, 0))),
     ]
     library = loaded(driver_source(calls), scale=SCALE, shift=SHIFT)
     given, out, arena = np.arange(6, dtype="float32"), np.full(6, np.nan, "float32"), np.full(256, 255, np.uint8)
@@ -81,7 +81,7 @@ def test_what_the_compiler_refuses_is_named() -> None:
     with pytest.raises(CompileError, match=r"refuses to link the library: .*multiple definition"):
         link({"a": object_code(SCALE), "b": object_code(SCALE)})
     with pytest.raises(CompileError, match=r"refuses to link the library: .*undefined reference to `scale'"):
-        link({"network": object_code(driver_source([KernelCall("scale", (Pointer(False, 0),) * 2)]))})
+        link({"network": object_code(driver_source([KernelCall("scale", (Pointer(0, 0),) * 2)]))})
 
 
 def test_equal_bytes_are_one_file() -> None:

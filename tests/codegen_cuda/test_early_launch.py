@@ -73,17 +73,18 @@ class FakeDriver:
         ctypes.cast(kind, ctypes.POINTER(ctypes.c_int))[0] = self.nodes[node.value]
         return 0
 
-    def _pair(self, source: Any, end: Any) -> tuple[int, int]:
-        return tuple(ctypes.cast(x, ctypes.POINTER(ctypes.c_void_p))[0] for x in (source, end))  # type: ignore[return-value]
-
-    def cuGraphRemoveDependencies_v2(self, graph: Any, source: Any, end: Any, edge: Any, count: Any) -> int:
-        del self.edges[self._pair(source, end)]
+    def cuGraphRemoveDependencies_v2(self, graph: Any, sources: Any, ends: Any, edges: Any, count: Any) -> int:
+        assert len(sources) == len(ends) == len(edges) == count.value > 0
+        for pair in zip(sources, ends, strict=True):
+            del self.edges[pair]
         return 0
 
-    def cuGraphAddDependencies_v2(self, graph: Any, source: Any, end: Any, edge: Any, count: Any) -> int:
-        raw = bytes((ctypes.c_ubyte * 8).from_address(ctypes.addressof(edge._obj)))
-        assert raw[1] == 0 and not any(raw[3:])
-        self.edges[self._pair(source, end)] = raw[0], raw[2]
+    def cuGraphAddDependencies_v2(self, graph: Any, sources: Any, ends: Any, edges: Any, count: Any) -> int:
+        assert len(sources) == len(ends) == len(edges) == count.value > 0
+        for pair, edge in zip(zip(sources, ends, strict=True), edges, strict=True):
+            raw = bytes((ctypes.c_ubyte * 8).from_address(ctypes.addressof(edge)))
+            assert raw[1] == 0 and not any(raw[3:])
+            self.edges[pair] = raw[0], raw[2]
         return 0
 
 

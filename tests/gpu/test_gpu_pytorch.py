@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -222,3 +223,21 @@ def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> 
     assert [t.data_ptr() for t in programs[0].lent.values()] == [model.weight.data_ptr()]
     model.weight.mul_(2)
     close(compiled(index), model(index), 0)
+
+
+@pytest.mark.parametrize("two_ways", [False, True])
+@pytest.mark.parametrize(("kind", "hidden"), [("LSTM", 64), ("LSTM", 7), ("GRU", 33), ("RNN", 32)])
+def test_recurrent_layers(kind: str, hidden: int, two_ways: bool, programs: list[Program]) -> None:
+    """Loops of many steps, all ours, at the first call, where memory has moved, and with other states."""
+    layer = getattr(nn, kind)(24, hidden, 2, bidirectional=two_ways).cuda()
+    wide, x = copy.deepcopy(layer).double(), drawn(129, 5, 24)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        run = torch.compile(layer, backend=front.ansor)
+        held = []
+        for _ in range(3):
+            got = run(x)
+            want, _ = wide(x.double())
+            assert float((got[0].double() - want).abs().max()) < LIMITS["float32"]
+            held.append((drawn(1 << 20), got))
+            x = x.flip(0).contiguous()
+    assert len(programs) == 1

@@ -63,10 +63,8 @@ def emulate(library: NetworkLibrary, inputs: dict[str, Array]) -> list[Array]:
         outside[place.storage][: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
     for step in plan.steps:
         code = library.kernels[step.kernel]
-        memory = [
-            outside[k] if k < plan.externals else arena[s.offset :][: s.nbytes]
-            for k, s in ((k, plan.storages[k]) for k in step.storages)
-        ]
+        places = [(*plan.place(k), plan.storages[k].nbytes) for k in step.storages]
+        memory = [(arena if whole is None else outside[whole])[start:][:size] for whole, start, size in places]
         for launch in code.facts["kernels"]:
             args: list[Any] = [memory[a] for a in launch["arguments"]]
             if code.facts.get("ahead"):

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor.core.network_plan import ExecutionPlan, Storage, plan_from_json
+from ansor.core.network_plan import ExecutionPlan, plan_from_json
 from codegen_cuda.streams import dependencies, queues
 from relay_lite.ir.errors import GraphError
-from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
 from relay_lite.ir.op_registry import Attrs, Op, OpPattern
 from relay_lite.ir.types import TensorType, TupleType, Type
-from relay_lite.ir.visit import post_order
+from relay_lite.ir.visit import function_calls, post_order
 from relay_lite.runtime import assemble
 from relay_lite.runtime.assemble import GroupKernel, make_plan, reshaped_params
 from relay_lite.runtime.memory import Request
@@ -82,11 +82,27 @@ def kernel_of(function: Function) -> GroupKernel:
 
 
 def evaluate(function: Function, inputs: dict[str, Array]) -> list[Array]:
-    values: dict[int, list[Array]] = {}
-    for node in post_order(function.body):
+    return _evaluate(function.body, {id(v): [inputs[v.name]] for v in function.params})
+
+
+def _loop(node: Loop, args: Sequence[Array]) -> list[Array]:
+    """What a loop gives, a step after the other."""
+    cut, kept = node.sliced, node.sliced + node.states
+    states, given = list(args[cut:kept]), list[list[Array]]()
+    for step in range(node.steps)[:: -1 if node.backwards else 1]:
+        slices = [a[step * (len(a) // node.steps) : (step + 1) * (len(a) // node.steps)] for a in args[:cut]]
+        params = zip(node.function.params, [*slices, *states, *args[kept:]], strict=True)
+        found = _evaluate(node.function.body, {id(v): [a] for v, a in params})
+        states, given = found[: node.states], [*given, found[node.states :]]
+    ordered = given[::-1] if node.backwards else given
+    return [*states, *[np.concatenate(every) for every in zip(*ordered, strict=True)]]
+
+
+def _evaluate(top: Expr, values: dict[int, list[Array]]) -> list[Array]:
+    for node in post_order(top):
         match node:
-            case Var(name=name):
-                values[id(node)] = [inputs[name]]
+            case Loop():
+                values[id(node)] = _loop(node, [values[id(a)][0] for a in node.args])
             case Constant(value=value):
                 values[id(node)] = [value]
             case Tuple(fields=fields):
@@ -98,7 +114,7 @@ def evaluate(function: Function, inputs: dict[str, Array]) -> list[Array]:
                 assert isinstance(body, Call)
                 made = body.op.numpy([values[id(a)][0] for a in args], body.attrs)
                 values[id(node)] = made if isinstance(made, list) else [made]
-    return values[id(function.body)]
+    return values[id(top)]
 
 
 def carry_out(
@@ -109,12 +125,11 @@ def carry_out(
     outside = [np.full(s.nbytes, 0xA5, np.uint8) for s in plan.storages[: plan.externals]]
     for place in (*plan.inputs, *plan.params):
         outside[place.storage][...] = given[place.name].reshape(-1).view(np.uint8)
-    functions = {str(n.function.attrs["name"]): n.function for n in post_order(function.body)
-                 if isinstance(n, FunctionCall)}  # fmt: skip
+    functions = {str(n.function.attrs["name"]): n.function for n in function_calls(function.body)}
 
     def memory(k: int) -> Array:
-        s: Storage = plan.storages[k]
-        return outside[k] if k < plan.externals else arena[s.offset : s.offset + s.nbytes]
+        whole, start = plan.place(k)
+        return (arena if whole is None else outside[whole])[start : start + plan.storages[k].nbytes]
 
     for step in plan.steps if order is None else [plan.steps[k] for k in order]:
         body = functions[step.kernel].body

@@ -1,4 +1,4 @@
-"""Recurrent layers, unrolled: one product for the inputs of all steps, then one small product a step."""
+"""Recurrent layers as loops: one product for the inputs of all steps, then one small product a step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ...ir.loops import loop
 from ...ir.nodes import Expr
 from .activation import soft_plus, soft_sign
 from .emit import add, binary, call, cast, concatenate, const, mul, reshape, sub, transpose
@@ -137,22 +138,27 @@ def _run(node: Node, kind: Kind, x: Expr, d: int, backwards: bool) -> tuple[Expr
     if bias is not None:
         inside = call("nn.bias_add", inside, bias, axis=1)
     state = tuple(_initial(node, 5 + s, d, batch, layer.hidden, x.dtype) for s in range(kind.states))
-    found: list[Expr] = []
-    for t in range(steps)[::-1] if backwards else range(steps):
-        new = kind.step(layer, pick(inside, {0: range(t * batch, (t + 1) * batch)}), state)
-        shown, state = _within(node, t, steps, new, state)
-        found.append(call("expand_dims", shown, axis=0))
-    return concatenate(found[::-1] if backwards else found, 0), state
+    ends = _ends(node, steps)
+    times = [] if ends is None else [const(np.arange(steps), "int32")]
+
+    def step(slices: Sequence[Expr], old: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+        new = kind.step(layer, slices[0], tuple(old))
+        if ends is None:
+            return new, new[:1]
+        goes_on = reshape(binary("greater", ends, slices[1]), (batch, 1))
+        kept = [call("where", goes_on, n, o) for n, o in zip(new, old, strict=True)]
+        return kept, [call("where", goes_on, new[0], const(0, new[0].dtype))]
+
+    last, (every,) = loop(step, [inside, *times], state, steps, backwards)
+    return reshape(every, (steps, batch, layer.hidden)), tuple(last)
 
 
-def _within(node: Node, t: int, steps: int, new: State, old: State) -> tuple[Expr, State]:
-    """The hidden state that is shown, and the states: behind the end of a sequence it is 0, and they stay."""
+def _ends(node: Node, steps: int) -> Expr | None:
+    """Where sequences end, None where none ends before the last step: from there on 0 is shown, and states stay."""
     lengths, known = node.optional(4), node.known(4)
     if lengths is None or (known is not None and bool(np.all(known >= steps))):
-        return new[0], new
-    inside = reshape(binary("greater", cast(lengths, "int32"), t), (lengths.shape[0], 1))
-    kept = tuple(call("where", inside, n, o) for n, o in zip(new, old, strict=True))
-    return call("where", inside, new[0], const(0, new[0].dtype)), kept
+        return None
+    return cast(lengths, "int32")
 
 
 def _layer(node: Node, kind: Kind, d: int) -> tuple[Layer, Expr, Expr | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import activation, arithmetic, conv, index, layers, reduce, shape
+from . import activation, arithmetic, conv, index, layers, recurrent, reduce, shape
 from .node import Converter, Converters
 
 TABLE: Converters = {
@@ -11,6 +11,7 @@ TABLE: Converters = {
     **conv.CONVERTERS,
     **index.CONVERTERS,
     **layers.CONVERTERS,
+    **recurrent.CONVERTERS,
     **reduce.CONVERTERS,
     **shape.CONVERTERS,
 }

@@ -22,9 +22,12 @@ from .program import STATIC, SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, 
 SKIPPED = ("device", "layout", "memory_format")
 """Types of arguments that say where a tensor lies and in which order: not what it is."""
 
+WHOLE = ("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu")
+"""Operators of ATen that are not taken apart."""
+
 
 def read_program(program: Any) -> AtenGraph:
-    """The program of a `torch.export.ExportedProgram`, which is decomposed to core ATen first, all but attention.
+    """The program of a `torch.export.ExportedProgram`, which is decomposed to core ATen first, all but `WHOLE`.
 
     Raises GraphError for programs that write to their inputs or buffers, and for inputs that are no tensors.
     """
@@ -43,12 +46,13 @@ def read_program(program: Any) -> AtenGraph:
 
 
 def decomposed(program: Any) -> Any:
-    """A `torch.export.ExportedProgram` in core ATen; attention stays an operator, which has a converter.
+    """A `torch.export.ExportedProgram` in core ATen; attention and recurrent layers stay operators with converters.
 
-    Decomposed it would scale both operands, and look for rows that are masked where there is no mask.
+    Decomposed, attention would scale both operands, and look for rows that are masked where there is no mask, and a
+    recurrent layer would be as many copies of a step as there are.
     """
     table = import_module("torch.export").default_decompositions()
-    whole = [op for op in table if str(op).startswith("aten.scaled_dot_product_attention.")]
+    whole = [op for op in table if str(op).split(".")[1] in WHOLE]
     for op in whole:
         del table[op]
     return program.run_decompositions(table)

@@ -1,0 +1,108 @@
+"""Loops made of what one step does, written in Python.
+
+(last,), (all_sums,) = loop(lambda xs, states: ([add(*xs, *states)], [add(*xs, *states)]), [x], [zero], steps)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from te_lite.errors import require
+
+from .errors import GraphError
+from .make import call
+from .nodes import Constant, Expr, Function, Loop, Tuple, TupleGetItem, Var, children, rebuild, tensor_type
+from .types import TensorType
+from .visit import post_order
+
+Exprs: TypeAlias = Sequence[Expr]
+Step: TypeAlias = Callable[[Exprs, Exprs], tuple[Exprs, Exprs]]
+
+
+def loop(
+    step: Step, sliced: Exprs, states: Exprs, steps: int, backwards: bool = False
+) -> tuple[list[Expr], list[Expr]]:
+    """The states after all steps, and what the steps gave, each along the first axis in the order of the slices.
+
+    `step` gets the slices of a step, each the `steps`th part of a tensor of `sliced` along its first axis, and the
+    states, and gives the new states, then what the step adds to the results.  What it uses that depends on neither is
+    computed once, before the loop.  What a step adds to one result it must not add to another.
+
+    Raises GraphError for what makes no loop.
+    """
+    slices = [Var(f"x{k}", _part(tensor_type(e), steps)) for k, e in enumerate(sliced)]
+    before = [Var(f"s{k}", tensor_type(e)) for k, e in enumerate(states)]
+    after, given = step(slices, before)
+    body, outside = _closed(Tuple((*after, *given)), {*slices, *before})
+    params = (*slices, *before, *outside.values())
+    made = Loop(Function(params, body), (*sliced, *states, *outside), steps, len(sliced), len(states), backwards)
+    found: list[Expr] = [TupleGetItem(made, k) for k in range(len(after) + len(given))]
+    last, every = found[: len(after)], found[len(after) :]
+    for k, state in enumerate(after):  # one that is also given lies among those of all steps
+        if state in given:
+            last[k] = _slice(every[list(given).index(state)], made.slice_of(steps - 1), state.shape[0])
+    return last, every
+
+
+def loop_of_one(
+    step: Step, sliced: Exprs, states: Exprs, steps: int, backwards: bool = False
+) -> tuple[list[Expr], list[Expr]]:
+    """As `loop`, for a step that gives what its new states are, all of one shape: they lie in one tensor.
+
+    So one operator computes all of them, where each would be one of its own.
+    """
+    count, size = len(states), states[0].shape[0]
+
+    def one(slices: Exprs, joined: Exprs) -> tuple[Exprs, Exprs]:
+        new, given = step(slices, _parts(joined[0], count))
+        require(list(new) == list(given), GraphError, "loop", "what a step gives must be its new states")
+        both = call("concatenate", Tuple(tuple(new)), axis=0)
+        return [both], [both]
+
+    (last,), (every,) = loop(one, sliced, [call("concatenate", Tuple(tuple(states)), axis=0)], steps, backwards)
+    rest = every.shape[1:]
+    by_step = call("reshape", every, newshape=(steps, count * size, *rest))
+    found: list[Expr] = []
+    for k in range(count):
+        begin, end = (0, k * size, *[0] * len(rest)), (steps, (k + 1) * size, *rest)
+        part = call("strided_slice", by_step, begin=begin, end=end)
+        found.append(call("reshape", part, newshape=(steps * size, *rest)))
+    return _parts(last, count), found
+
+
+def _parts(whole: Expr, count: int) -> list[Expr]:
+    """Equal parts along the first axis."""
+    size = whole.shape[0] // count
+    return [_slice(whole, k, size) for k in range(count)]
+
+
+def _slice(whole: Expr, k: int, size: int) -> Expr:
+    """The slice `k` of `size` along the first axis."""
+    rest = whole.shape[1:]
+    return call("strided_slice", whole, begin=(k * size, *[0] * len(rest)), end=((k + 1) * size, *rest))
+
+
+def _part(whole: TensorType, steps: int) -> TensorType:
+    """The type of a slice; that of the whole where it cannot be cut, which the loop then refuses."""
+    shape = whole.shape
+    return TensorType((shape[0] // max(steps, 1), *shape[1:]), whole.dtype) if shape else whole
+
+
+def _closed(body: Expr, own: set[Var]) -> tuple[Expr, dict[Expr, Var]]:
+    """The body with variables for all tensors that depend on none of its `own`, and those tensors."""
+    inside: set[Expr] = set()
+    order = post_order(body)
+    for node in order:
+        if node in own or any(c in inside for c in children(node)):
+            inside.add(node)
+    made: dict[Expr, Expr] = {}
+    for node in order:
+        scalar = isinstance(node, Constant) and node.value.ndim == 0
+        if node in inside or scalar or not isinstance(node.type, TensorType):
+            made[node] = rebuild(node, [made[c] for c in children(node)])
+        else:
+            made[node] = Var(f"w{len(made)}", node.type)
+    used = set(post_order(made[body]))
+    variables = {node: found for node, found in made.items() if isinstance(found, Var) and found in used}
+    return made[body], {node: found for node, found in variables.items() if node not in own}

@@ -1,0 +1,57 @@
+"""Recurrent layers as operators of their own, which tracing leaves whole.
+
+TorchDynamo takes `torch.nn.LSTM`, `GRU` and `RNN` into its graphs where `torch._dynamo.config.allow_rnn` is set, and
+AOTAutograd would take them apart, a copy of the step for each one.  In their place stand operators of the same
+arguments that compute the same: what is not compiled runs in PyTorch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_ARGUMENTS = (
+    "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
+)
+_HIDDEN = {"gru": "Tensor hx", "lstm": "Tensor[] hx", "rnn_relu": "Tensor hx", "rnn_tanh": "Tensor hx"}
+_library: Any = torch.library.Library("ansor", "FRAGMENT")  # type: ignore[no-untyped-call]
+
+
+def _define(name: str, hidden: str) -> None:
+    states = 2 if hidden.startswith("Tensor[]") else 1
+    results = ", ".join(["Tensor"] * (1 + states))
+    tags = (torch.Tag.nondeterministic_seeded,)
+    _library.define(f"{name}(Tensor input, {hidden}, {_ARGUMENTS}) -> ({results})", tags=tags)
+    whole = getattr(torch, name)
+
+    def run(x: Any, hx: Any, *rest: Any) -> Any:
+        return whole(x, hx, *rest)
+
+    def shapes(x: Any, hx: Any, params: Any, biases: bool, layers: int, dropout: float, train: bool, both: bool,
+               first: bool) -> Any:  # fmt: skip
+        given = hx if states > 1 else [hx]
+        last = [x.new_empty(state.shape) for state in given]
+        return x.new_empty(*x.shape[:2], given[0].shape[2] * (2 if both else 1)), *last
+
+    _library.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"ansor::{name}", shapes, lib=_library)
+
+
+for _name, _hidden in _HIDDEN.items():
+    _define(_name, _hidden)
+_WHOLE = {getattr(torch, name): getattr(torch.ops.ansor, name).default for name in _HIDDEN}
+
+
+def keep_whole(module: Any) -> None:
+    """Put our operators in the place of the recurrent layers of a graph of TorchDynamo, which is changed."""
+    changed = False
+    for node in module.graph.nodes:
+        if node.op == "call_function" and node.target in _WHOLE and len(node.args) == WHOLE_ARGUMENTS:
+            node.target, changed = _WHOLE[node.target], True
+    if changed:
+        module.recompile()
+
+
+WHOLE_ARGUMENTS = 9
+"""Those of a layer over a tensor; one over a packed sequence has one less, and is left alone."""
