@@ -33,7 +33,7 @@ from .fetch_ahead import NOTHING, Ahead, laid_out
 from .launch_ways import PLAIN, Way, fastest
 from .limits import Limits, require_limits
 from .module import Pointer, open_device
-from .streams import dependencies, queues
+from .streams import Queued, dependencies, queues
 
 ALIGNMENT = 256
 MOST_QUEUED = 500
@@ -110,14 +110,16 @@ class CudaExecutor:
         program = self._programs[found.kernel]
         return program, program.launches([self._pointer(s) for s in found.storages], ahead)
 
+    @cached_property
+    def _queued(self) -> list[Queued]:
+        return queues(dependencies(self.plan), STREAMS)
+
     def recorded(self, way: Way) -> LaunchGraph:
         """One run as a graph, whose kernels are counted in the order of the plan."""
         calls = [self._launches(k, way) for k in range(len(self.plan.steps))]
-        queued = queues(dependencies(self.plan), STREAMS)
-
         def record(fork: Fork) -> list[RecordedKernel]:
             made = []
-            for (program, launches), place in zip(calls, queued, strict=True):
+            for (program, launches), place in zip(calls, self._queued, strict=True):
                 with fork.step(place.stream, place.waits) as stream:
                     for launch in launches:
                         program.launch([launch], stream)
