@@ -117,6 +117,7 @@ class CudaExecutor:
     def recorded(self, way: Way) -> LaunchGraph:
         """One run as a graph, whose kernels are counted in the order of the plan."""
         calls = [self._launches(k, way) for k in range(len(self.plan.steps))]
+
         def record(fork: Fork) -> list[RecordedKernel]:
             made = []
             for (program, launches), place in zip(calls, self._queued, strict=True):
