@@ -89,16 +89,17 @@ def driver_source(calls: Sequence[KernelCall]) -> str:
     lines += [f"void {name}({', '.join(['void *'] * count)});" for name, count in kernels.items()]
     for name, count in kernels.items():
         pointers = ", ".join([f"p[{k}]" for k in range(count)])
-        lines.append(f"static void call_{name}(void **p) {{ {name}({pointers}); }}")
-    pairs = [f"{{{-1 if a.number is None else a.number}, {a.start}}}" for call in calls for a in call.arguments]
+        lines.append(f"static void network_call_{name}(void **p) {{ {name}({pointers}); }}")
+    places = [f"{{{-1 if a.number is None else a.number}, {a.start}}}" for call in calls for a in call.arguments]
     first = list(accumulate([len(call.arguments) for call in calls], initial=0))
-    steps = [f"{{call_{call.kernel}, {k}, {len(call.arguments)}}}" for call, k in zip(calls, first, strict=False)]
+    entries = [(call.kernel, k, len(call.arguments)) for call, k in zip(calls, first, strict=False)]
+    steps = [f"{{network_call_{kernel}, {k}, {count}}}" for kernel, k, count in entries]
     most = max(kernels.values(), default=1)
     lines += [
         "",
         "typedef struct { int64_t number, start; } place;",
         "typedef struct { void (*run)(void **); int64_t first, count; } step;",
-        f"static const place places[] = {{{', '.join([*pairs, '{0, 0}'])}}};",
+        f"static const place places[] = {{{', '.join([*places, '{0, 0}'])}}};",
         f"static const step steps[] = {{{', '.join([*steps, '{0, 0, 0}'])}}};",
         "",
         f"void {RUN}(int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",

@@ -93,6 +93,8 @@ class ExecutionPlan:
         sections = ["part" if k == "part" else "arena" if k == "arena" else "" for k in kinds]
         law = "storages outside the arena come first, and parts last"
         require(sections == sorted(sections), GraphError, "plan", law, kinds=kinds)
+        law = "parts, and nothing else, say what they are parts of"
+        require(all((s.of is not None) == (s.kind == "part") for s in self.storages), GraphError, "plan", law)
         for s in self.storages[self.externals :]:
             if s.kind == "part":
                 self._require_part(s)

@@ -8,8 +8,7 @@ from typing import Any
 from ansor.core.target import ELEMENTS, Target
 
 from ..ir.module import IRModule, bind_params, main_function
-from ..ir.nodes import Function, Loop
-from ..ir.visit import in_loops, post_order
+from ..ir.nodes import Function
 from ..transform import (
     AlterOpLayout,
     AutoSchedulerLayoutRewrite,
@@ -33,7 +32,7 @@ from ..transform import (
     TurnProducts,
 )
 from ..transform.fuse_attention import DTYPES
-from ..transform.loop import share_groups, with_aligned_slices, with_constants_inside
+from ..transform.loop import PlaceLoopResults, has_loops, share_groups, with_constants_inside
 
 
 def optimize(
@@ -47,15 +46,14 @@ def optimize(
     """
     target = Target.of(target)
     function = bind_params(main_function(graph), {} if params is None else params)
-    passes = pipeline(target, for_build)
-    if not any(isinstance(node, Loop) for node in post_order(function.body)):
-        return passes(function)
-    function = with_constants_inside(FoldConstant()(with_aligned_slices(function)))
-    return share_groups(passes(in_loops(function, passes)))
+    function = with_constants_inside(FoldConstant()(function)) if has_loops(function) else function
+    fused = pipeline(target)(function)
+    fused = share_groups(fused) if has_loops(fused) else fused
+    return Sequential([AutoSchedulerLayoutRewrite(target)])(fused) if for_build else fused
 
 
-def pipeline(target: Target, for_build: bool = False) -> Pass:
-    """All passes for a target as one."""
+def pipeline(target: Target) -> Pass:
+    """All passes to a graph of groups as one."""
     rows, moves = target.kind.name in ("c", "cuda"), target.kind.name == "cuda"
     multiplied = (*DTYPES, "float32") if target.precision in ELEMENTS else DTYPES
     passes = [
@@ -76,6 +74,7 @@ def pipeline(target: Target, for_build: bool = False) -> Pass:
         *([RowShapes()] if rows else []),
         FoldConstant(),
         *([TurnProducts()] if moves else []),
+        PlaceLoopResults(),
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),
     ]
-    return Sequential([*passes, AutoSchedulerLayoutRewrite(target)] if for_build else passes, name="optimize")
+    return Sequential(passes, name="optimize")

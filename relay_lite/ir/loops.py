@@ -27,9 +27,7 @@ def loop(
 
     `step` gets the slices of a step, each the `steps`th part of a tensor of `sliced` along its first axis, and the
     states, and gives the new states, then what the step adds to the results.  What it uses that depends on neither is
-    computed once, before the loop.  What a step adds to one result it must not add to another.
-
-    Raises GraphError for what makes no loop.
+    computed once, before the loop.  Raises GraphError for what makes no loop.
     """
     slices = [Var(f"x{k}", _part(tensor_type(e), steps)) for k, e in enumerate(sliced)]
     before = [Var(f"s{k}", tensor_type(e)) for k, e in enumerate(states)]
@@ -38,11 +36,7 @@ def loop(
     params = (*slices, *before, *outside.values())
     made = Loop(Function(params, body), (*sliced, *states, *outside), steps, len(sliced), len(states), backwards)
     found: list[Expr] = [TupleGetItem(made, k) for k in range(len(after) + len(given))]
-    last, every = found[: len(after)], found[len(after) :]
-    for k, state in enumerate(after):  # one that is also given lies among those of all steps
-        if state in given:
-            last[k] = _slice(every[list(given).index(state)], made.slice_of(steps - 1), state.shape[0])
-    return last, every
+    return found[: len(after)], found[len(after) :]
 
 
 def loop_of_one(

@@ -42,4 +42,5 @@ def _draws(node: Any) -> bool:
         return False
     arguments = node.target._schema.arguments
     given = {**dict(zip([a.name for a in arguments], node.args, strict=False)), **node.kwargs}
-    return all(given.get(a.name, a.default_value) != 0 for a in arguments if a.name in DROPOUTS)
+    dropped = all(given.get(a.name, a.default_value) != 0 for a in arguments if a.name in DROPOUTS)
+    return dropped and given.get("train") is not False and given.get("num_layers") != 1

@@ -26,7 +26,7 @@ def _define(name: str, hidden: str) -> None:
     whole = getattr(torch, name)
 
     def run(x: Any, hx: Any, *rest: Any) -> Any:
-        return whole(x, hx, *rest)
+        return tuple([value.contiguous() for value in whole(x, hx, *rest)])  # as `shapes` says they lie
 
     def shapes(x: Any, hx: Any, params: Any, biases: bool, layers: int, dropout: float, train: bool, both: bool,
                first: bool) -> Any:  # fmt: skip
@@ -47,11 +47,19 @@ def keep_whole(module: Any) -> None:
     """Put our operators in the place of the recurrent layers of a graph of TorchDynamo, which is changed."""
     changed = False
     for node in module.graph.nodes:
-        if node.op == "call_function" and node.target in _WHOLE and len(node.args) == WHOLE_ARGUMENTS:
+        if node.op == "call_function" and node.target in _WHOLE and _is_plain(node):
             node.target, changed = _WHOLE[node.target], True
     if changed:
         module.recompile()
 
 
-WHOLE_ARGUMENTS = 9
-"""Those of a layer over a tensor; one over a packed sequence has one less, and is left alone."""
+def _is_plain(node: Any) -> bool:
+    """Whether a layer runs over a tensor, and no packed sequence, and gives the dtype that it takes (no autocast)."""
+    if len(node.args) <= HAS_BIASES or not isinstance(node.args[HAS_BIASES], bool):
+        return False
+    given, made = (value.meta.get("example_value") for value in (node.args[0], node))
+    return made is not None and all(value.dtype == given.dtype for value in made)
+
+
+HAS_BIASES = 3
+"""The place of an argument that is a flag; over a packed sequence another one is there."""

@@ -101,7 +101,7 @@ class _Builder:
             case Var():
                 require(id(node) in self.of, GraphError, repr(node), "a variable must be a parameter of the function")
             case Constant() if id(node) in self.of:
-                """It is read in every step of a loop."""
+                pass  # it is read in every step of a loop
             case Constant(value=array):
                 self.of[id(node)] = (self.new(tensor_type(node), "param"),)
                 self.params[self.of[id(node)][0]] = array

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from ..ir.make import call
-from ..ir.nodes import Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
+from ..ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
 from ..ir.types import TensorType
-from ..ir.visit import in_loops, rewrite, substitute
+from ..ir.visit import in_loops, is_op, post_order, rewrite, substitute, with_body
 from .fused_function import Library
+from .sequential import Pass
+from .simplify_movement import RESHAPES
 
 ALIGNMENT = 16
 """What kernels of all targets count on at most, in bytes: the widest access of a thread of a GPU."""
@@ -33,12 +36,61 @@ def _with_constants(loop: Loop) -> Loop:
     return replace(loop, function=inside, args=tuple([loop.args[k] for k in kept]))
 
 
-def with_aligned_slices(function: Function) -> Function:
-    """Slices of loops that begin at multiples of `ALIGNMENT` bytes: where they do not, they are rows with padding."""
-    return rewrite(function, lambda node: _aligned(node) if isinstance(node, Loop) else node)
+def PlaceLoopResults() -> Pass:
+    """Let steps compute what they give where it is to lie, at multiples of `ALIGNMENT` bytes.
+
+    What a step gives without computing it, or gives twice, is copied.  A state that is also a result lies there alone,
+    so the last one is a slice of that.  Slices of other sizes are rows with padding.
+    """
+    return Pass("PlaceLoopResults", 0, (), lambda function: rewrite(function, _placed))
 
 
-def _aligned(loop: Loop) -> Expr:
+def _placed(node: Expr) -> Expr:
+    match node:
+        case Loop():
+            return _own_results(node)
+        case TupleGetItem(tuple_value=Tuple(fields=fields), index=index):
+            return fields[index]
+    return node
+
+
+def _own_results(loop: Loop) -> Expr:
+    body, given = loop.function.body, dict[Expr, int]()
+    assert isinstance(body, Tuple)
+    fields = list(body.fields)
+    for k in [*range(loop.states, len(fields)), *range(loop.states)]:
+        if not _is_computed(_root(fields[k])) or (k >= loop.states and _root(fields[k]) in given):
+            fields[k] = call("copy", fields[k])
+        if k >= loop.states:
+            given[_root(fields[k])] = k
+    made = replace(loop, function=with_body(loop.function, Tuple(tuple(fields))))
+    items = list(_aligned(made))
+    for k, field in enumerate(fields[: loop.states]):
+        if (shown := given.get(_root(field))) is not None:
+            items[k] = _last(items[shown], loop, fields[shown].shape[0], field.shape)
+    return Tuple(tuple(items))
+
+
+def _root(field: Expr) -> Expr:
+    """What has the bytes of a field: it, or what it is another shape of."""
+    while is_op(field, *RESHAPES):
+        (field,) = field.args
+    return field
+
+
+def _is_computed(node: Expr) -> bool:
+    return isinstance(node.tuple_value if isinstance(node, TupleGetItem) else node, Call)
+
+
+def _last(every: Expr, loop: Loop, size: int, shape: tuple[int, ...]) -> Expr:
+    """The slice of `size` of the last step, in another shape."""
+    k, rest = loop.slice_of(loop.steps - 1), every.shape[1:]
+    begin, end = (k * size, *[0] * len(rest)), ((k + 1) * size, *rest)
+    return call("reshape", call("strided_slice", every, begin=begin, end=end), newshape=shape)
+
+
+def _aligned(loop: Loop) -> Sequence[Expr]:
+    """The results of a loop all of whose slices begin at multiples of `ALIGNMENT` bytes."""
     function, body = loop.function, loop.function.body
     assert isinstance(body, Tuple)
     args, params, inside = list(loop.args), list(function.params), dict[int, Expr]()
@@ -48,15 +100,11 @@ def _aligned(loop: Loop) -> Expr:
             params[k] = Var(v.name, TensorType((1, prod(v.shape) + _padding(v)), v.dtype))
             inside[id(v)] = _unpadded(params[k], 1, v)
     fields = [f if k < loop.states or not _padding(f) else _padded(f, 1, f) for k, f in enumerate(body.fields)]
-    if not inside and all(f is given for f, given in zip(fields, body.fields, strict=True)):
-        return loop
     closed = Function(tuple(params), substitute(Tuple(tuple(fields)), inside), function.attrs)
     made = replace(loop, function=closed, args=tuple(args))
     found: list[Expr] = [TupleGetItem(made, k) for k in range(len(fields))]
-    for k in range(loop.states, len(fields)):
-        if fields[k] is not body.fields[k]:
-            found[k] = _unpadded(found[k], loop.steps, body.fields[k])
-    return Tuple(tuple(found))
+    pairs = zip(found, fields, body.fields, strict=True)
+    return [one if given is f else _unpadded(one, loop.steps, f) for one, given, f in pairs]
 
 
 def _padding(one: Expr) -> int:
@@ -75,6 +123,11 @@ def _unpadded(rows: Expr, steps: int, one: Expr) -> Expr:
     """The slices that such rows hold."""
     kept = call("strided_slice", rows, begin=(0, 0), end=(steps, prod(one.shape)))
     return call("reshape", kept, newshape=(steps * one.shape[0], *one.shape[1:]))
+
+
+def has_loops(function: Function) -> bool:
+    """Whether a function has a loop."""
+    return any(isinstance(node, Loop) for node in post_order(function.body))
 
 
 def share_groups(fused: Function) -> Function:

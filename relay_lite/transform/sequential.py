@@ -18,6 +18,7 @@ from te_lite.errors import require
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
 from ..ir.nodes import Function
+from ..ir.visit import in_loops
 from .context import PassContext
 
 
@@ -25,13 +26,15 @@ from .context import PassContext
 class Pass:
     """`run` gives a function of the same parameters and result type, with its meaning unchanged.
 
-    In a sequence a pass runs from optimisation level `opt_level` on, and the passes of `required` run before it.
+    In a sequence a pass runs from optimisation level `opt_level` on, and the passes of `required` run before it.  The
+    functions of loops are rewritten, too, before what is around them; one `of_passes` leaves that to these.
     """
 
     name: str
     opt_level: int
     required: tuple[Pass, ...]
     run: Callable[[Function], Function]
+    of_passes: bool = False
 
     @overload
     def __call__(self, graph: IRModule) -> IRModule: ...
@@ -48,7 +51,7 @@ class Pass:
             return IRModule({name: self(function) for name, function in graph.functions.items()})
         if graph.attrs.get("primitive"):
             return graph
-        made = self.run(graph)
+        made = self.run(graph if self.of_passes else in_loops(graph, self))
         same = made.params == graph.params and made.body.type == graph.body.type
         law = f"a pass keeps the parameters and the result type {graph.body.type}"
         require(same, GraphError, f"pass {self.name}", law, params=made.params, result=made.body.type)
@@ -73,7 +76,7 @@ def Sequential(  # a class in TVM, and written like one
                 function = each(function)
         return function
 
-    return Pass(name, opt_level, required, run)
+    return Pass(name, opt_level, required, run, of_passes=True)
 
 
 def InferType() -> Pass:

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from ansor.core.network_plan import plan_from_json
+from ansor.core.network_plan import ExecutionPlan, Step, Storage, TensorPlace, plan_from_json
 from codegen_cuda.compile import available_compilers
 from codegen_cuda.streams import dependencies, queues
 from relay_lite import reference
+from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.loops import Exprs, loop, loop_of_one
 from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, const
 from relay_lite.ir.types import TensorType, TupleType
-from relay_lite.ir.visit import function_calls
+from relay_lite.ir.visit import function_calls, is_op, post_order
 from relay_lite.runtime.assemble import make_plan
+from relay_lite.transform.defuse_ops import DefuseOps
 from tests.relay_lite.test_build_cuda import TARGET, emulate
 from tests.relay_lite.test_build_plan import MIX, Array, Rng, any_order, carry_out, evaluate, group, kernel_of
 
@@ -255,9 +257,80 @@ def test_a_part_is_no_output_and_lies_in_its_whole() -> None:
     part = plan.storages[-1]
     assert part.kind == "part" and plan.place(len(plan.storages) - 1)[1] == part.offset
     itself = len(plan.storages) - 1
-    for bad in (replace(part, of=itself), replace(part, of=None), replace(part, offset=part.offset + 1000)):
+    for bad in (replace(part, of=itself), replace(part, offset=part.offset + 1000), replace(part, of=itself + 1)):
         with pytest.raises(GraphError, match="a part lies inside a storage that is none"):
             replace(plan, storages=(*plan.storages[:-1], bad))
+    for k, bad in ((itself, replace(part, of=None)), (0, replace(plan.storages[0], of=1))):
+        with pytest.raises(GraphError, match="parts, and nothing else, say what they are parts of"):
+            replace(plan, storages=(*plan.storages[:k], bad, *plan.storages[k + 1 :]))
+
+
+def test_what_is_read_of_parts_was_written() -> None:
+    """Neither another part of a storage than was written, nor the rest of one that a step begins, nor all of it."""
+    storages = (
+        Storage("input", 8), Storage("output", 8), Storage("arena", 64),
+        Storage("part", 8, 0, 2), Storage("part", 8, 32, 2), Storage("part", 16, 0, 2), Storage("part", 8, 8, 2),
+    )  # fmt: skip
+    places = TensorPlace("x", (2,), "float32", 0), TensorPlace("y", (2,), "float32", 1)
+    fill, rest = Step("k", (0, 3), (3,)), Step("k", (0, 6), (6,))
+
+    def read(*steps: Step) -> ExecutionPlan:
+        plan = ExecutionPlan(storages, steps, places[:1], (), places[1:], 64)
+        return plan_from_json(plan.to_json())
+
+    assert read(fill, rest, Step("k", (5, 1), (1,))).steps[0] == fill
+    for wrong in ([fill, Step("k", (4, 1), (1,))], [Step("k", (4, 3), (3,))], [fill, Step("k", (5, 1), (1,))],
+                  [fill, Step("k", (2, 1), (1,))]):  # fmt: skip
+        with pytest.raises(GraphError, match="reads memory that no step before it wrote"):
+            read(*wrong)
+
+
+Given = Callable[[Exprs, Exprs], tuple[Exprs, Exprs]]
+
+
+def plus(a: Expr, b: Expr) -> Expr:
+    return call("add", a, b)
+
+
+def _once(x: Expr, state: Expr, *more: Callable[[Expr], Expr]) -> tuple[Exprs, Exprs]:
+    total = plus(x, state)
+    return [total], [f(total) for f in more]
+
+
+STEPS: dict[str, Given] = {
+    "two sums that are one": lambda x, s: ([plus(x[0], s[0])], [plus(x[0], s[0])]),
+    "a delay": lambda x, s: ([x[0]], [s[0]]),
+    "the slice itself": lambda x, s: ([s[0]], [x[0]]),
+    "a constant": lambda x, s: ([s[0]], [const(np.ones(s[0].shape), "float32")]),
+    "a result twice": lambda x, s: _once(x[0], s[0], lambda v: v, lambda v: v),
+    "another shape": lambda x, s: _once(x[0], s[0], lambda v: call("reshape", v, newshape=(v.shape[0] * v.shape[1],))),
+    "nothing": lambda x, s: _once(x[0], s[0]),
+}
+
+
+@pytest.mark.parametrize("width", [3, 8])
+@pytest.mark.parametrize("name", STEPS)
+def test_what_a_step_may_give(name: str, width: int) -> None:
+    """With wide slices, which lie where they are, and with narrow ones, which are padded."""
+    x, y = Var("x", TensorType((10, width), "float32")), Var("y", TensorType((2, width), "float32"))
+    last, every = loop(STEPS[name], [x], [y], 5, True)
+    function = Function((x, y), Tuple((*last, *every)))
+    rng = np.random.default_rng(0)
+    given = {v.name: rng.uniform(-1, 1, v.shape).astype("float32") for v in function.params}
+    module = relay.graph_executor.GraphModule(relay.build(function, target="c")["default"](relay.cpu()))
+    module.run(**given)
+    for k, want in enumerate(reference.run(function, given)):
+        np.testing.assert_allclose(module.get_output(k).numpy(), want, atol=1e-6)
+
+
+def test_passes_go_into_loops() -> None:
+    function = lstm(3, 2, 4, False, loop)
+    mixed_precision = relay.transform.ToMixedPrecision()(function)
+    (found,) = [n for n in post_order(mixed_precision.body) if isinstance(n, Loop)]
+    (product,) = [n for n in post_order(found.function.body) if is_op(n, "nn.dense")]
+    assert product.args[0].dtype == "float16"
+    fused = optimize(function, {}, "c")
+    assert not list(function_calls(DefuseOps()(fused).body)) and list(function_calls(fused.body))
 
 
 def test_text() -> None:

@@ -81,6 +81,43 @@ def test_dropout_stays_in_pytorch(caplog: pytest.LogCaptureFixture) -> None:
     assert "dropout draws random numbers" in line
 
 
+@pytest.mark.parametrize(
+    "net",
+    [nn.LSTM(3, 4, 2, proj_size=2, batch_first=True).eval(), nn.GRU(3, 4, 2, dropout=0.5, batch_first=True)],
+    ids=["projection", "dropout"],
+)
+def test_what_stays_in_pytorch_lies_as_the_graph_has_seen(net: Any) -> None:
+    x = torch.randn(5, 6, 3)
+    run = torch.compile(lambda x: net(x)[0].reshape(5, -1), backend=front.ansor)
+    torch.manual_seed(7)
+    got = run(x)
+    torch.manual_seed(7)
+    torch.testing.assert_close(got, net(x)[0].reshape(5, -1))
+
+
+def test_autocast_stays_in_pytorch() -> None:
+    layer, front_layer, x = nn.LSTM(3, 4).eval(), nn.Linear(3, 3), torch.randn(5, 6, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        for net in (layer, nn.Sequential(front_layer, layer)):
+            torch._dynamo.reset()
+            got, want = flat(torch.compile(net, backend=front.ansor)(x)), flat(net(x))
+            assert [a.dtype for a in got] == [b.dtype for b in want]
+            for a, b in zip(got, want, strict=True):
+                torch.testing.assert_close(a, b, atol=2e-2, rtol=0)
+
+
+def test_dropout_of_one_layer_or_in_evaluation_draws_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    for net in (nn.GRU(3, 4, 2, dropout=0.5).eval(), nn.GRU(3, 4, 1, dropout=0.5)):
+        torch._dynamo.reset()
+        x = torch.randn(5, 2, 3)
+        run = torch.compile(lambda x, net=net: net(nn.functional.dropout(x))[0] + 1, backend=front.ansor)
+        torch.manual_seed(7)
+        got = run(x)
+        torch.manual_seed(7)
+        torch.testing.assert_close(got, net(nn.functional.dropout(x))[0] + 1)
+    assert not any("gru" in line for line in told(caplog))
+
+
 def test_packed_sequences_and_projections_stay_in_pytorch() -> None:
     net, x = nn.LSTM(3, 4, proj_size=2).eval(), torch.randn(5, 2, 3)
     torch.testing.assert_close(flat(torch.compile(net, backend=front.ansor)(x)), flat(net(x)))

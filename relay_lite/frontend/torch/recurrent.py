@@ -90,8 +90,8 @@ def recurrent(step: Step, gates: int, states: int) -> Converter:
     """
 
     def convert(node: Aten) -> list[Expr]:
-        dropped, trains = float(node.number("dropout")), node.flag("train")
-        node.require(dropped == 0 or not trains, "dropout draws random numbers", dropout=dropped)
+        dropped, draws = float(node.number("dropout")), node.flag("train") and node.integer("num_layers") > 1
+        node.require(dropped == 0 or not draws, "dropout draws random numbers", dropout=dropped)
         first, ways = node.flag("batch_first"), 2 if node.flag("bidirectional") else 1
         x = transpose(node.tensor("input"), (1, 0, 2)) if first else node.tensor("input")
         steps, batch, size = x.shape
