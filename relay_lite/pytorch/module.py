@@ -18,6 +18,7 @@ from .dynamo import device_of, refuse_training
 from .options import SUBJECT, Options, PathLike
 from .partition import compile_graph
 from .programs import Made, Programs
+from .recurrent import KeptWhole
 
 
 def optimize(
@@ -89,13 +90,12 @@ def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Any:
-    """The `torch.export.ExportedProgram` of a model for such arguments, in core ATen
-    and attention.
+    """The `torch.export.ExportedProgram` of a model for such arguments, in core ATen, attention and recurrent layers.
 
     Raises GraphError for a model that cannot be traced.
     """
     try:
-        with torch.no_grad():
+        with torch.no_grad(), KeptWhole():
             return decomposed(torch.export.export(model, args, dict(kwargs or {}), strict=False))
     except Exception as error:  # the tracer runs the code of the model, which raises what it likes
         reason = " ".join(str(error).split())[:300]

@@ -1,15 +1,17 @@
 """Recurrent layers as operators of their own, which tracing leaves whole.
 
 TorchDynamo takes `torch.nn.LSTM`, `GRU` and `RNN` into its graphs where `torch._dynamo.config.allow_rnn` is set, and
-AOTAutograd would take them apart, a copy of the step for each one.  In their place stand operators of the same
-arguments that compute the same: what is not compiled runs in PyTorch.
+AOTAutograd would take them apart, a copy of the step for each one; `torch.export` finds their shapes a step after the
+other.  In their place stand operators of the same arguments that compute the same: those left run in PyTorch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 _ARGUMENTS = (
     "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
@@ -51,6 +53,18 @@ def keep_whole(module: Any) -> None:
             node.target, changed = _WHOLE[node.target], True
     if changed:
         module.recompile()
+
+
+class KeptWhole(TorchFunctionMode):
+    """While it is entered, recurrent layers that are called, or traced, are our operators, but not under autocast."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        flagged = func in _WHOLE and len(args) > HAS_BIASES and isinstance(args[HAS_BIASES], bool)
+        if flagged and not torch.is_autocast_enabled(args[0].device.type):
+            return _WHOLE[func](*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 def _is_plain(node: Any) -> bool:

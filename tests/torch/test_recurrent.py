@@ -9,6 +9,7 @@ import torch
 
 from relay_lite import pytorch as front
 from relay_lite.pytorch import partition
+from relay_lite.pytorch.module import traced
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 nn = torch.nn
@@ -104,6 +105,13 @@ def test_autocast_stays_in_pytorch() -> None:
             assert [a.dtype for a in got] == [b.dtype for b in want]
             for a, b in zip(got, want, strict=True):
                 torch.testing.assert_close(a, b, atol=2e-2, rtol=0)
+
+
+def test_tracing_takes_no_copies_of_steps() -> None:
+    """By `torch.export`, which would run a decomposition for each of them to find the shapes."""
+    net, x = nn.GRU(3, 4, 2).eval(), torch.randn(400, 2, 3)
+    program = traced(net, (x,))
+    assert [str(n.target) for n in program.graph.nodes if "gru" in str(n.target)] == ["ansor.gru.default"]
 
 
 def test_dropout_of_one_layer_or_in_evaluation_draws_nothing(caplog: pytest.LogCaptureFixture) -> None:
