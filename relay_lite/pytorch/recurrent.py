@@ -17,7 +17,8 @@ _ARGUMENTS = (
     "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
 )
 _HIDDEN = {"gru": "Tensor hx", "lstm": "Tensor[] hx", "rnn_relu": "Tensor hx", "rnn_tanh": "Tensor hx"}
-_library: Any = torch.library.Library("ansor", "FRAGMENT")  # type: ignore[no-untyped-call]
+_torch_library: Any = torch.library  # whose functions have no types
+_library = _torch_library.Library("ansor", "FRAGMENT")
 
 
 def _define(name: str, hidden: str) -> None:
@@ -37,7 +38,7 @@ def _define(name: str, hidden: str) -> None:
         return x.new_empty(*x.shape[:2], given[0].shape[2] * (2 if both else 1)), *last
 
     _library.impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"ansor::{name}", shapes, lib=_library)
+    _torch_library.register_fake(f"ansor::{name}", shapes, lib=_library)
 
 
 for _name, _hidden in _HIDDEN.items():
