@@ -94,7 +94,7 @@ def driver_source(calls: Sequence[KernelCall]) -> str:
     first = list(accumulate([len(call.arguments) for call in calls], initial=0))
     entries = [(call.kernel, k, len(call.arguments)) for call, k in zip(calls, first, strict=False)]
     steps = [f"{{network_call_{kernel}, {k}, {count}}}" for kernel, k, count in entries]
-    most = max(kernels.values(), default=1)
+    most = max([1, *kernels.values()])
     lines += [
         "",
         "typedef struct { int64_t number, start; } place;",
@@ -103,7 +103,7 @@ def driver_source(calls: Sequence[KernelCall]) -> str:
         f"static const step steps[] = {{{', '.join([*steps, '{0, 0, 0}'])}}};",
         "",
         f"void {RUN}(int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
-        f"  void *p[{max(most, 1)}];",
+        f"  void *p[{most}];",
         "  for (const step *s = steps + first; s < steps + last; ++s) {",
         "    for (int64_t k = 0; k < s->count; ++k) {",
         "      const place at = places[s->first + k];",

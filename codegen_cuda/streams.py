@@ -34,8 +34,8 @@ def dependencies(plan: ExecutionPlan) -> list[set[int]]:
         written = set(step.written)
         for storage in dict.fromkeys(step.storages):
             whole, start = plan.place(storage)
-            pieces, end = memory.setdefault(whole, []), start + plan.storages[storage].nbytes
-            memory[whole] = _touched(pieces, start, end, j, storage in written, needs)
+            end = start + plan.storages[storage].nbytes
+            _touch(memory.setdefault(whole, []), start, end, j, storage in written, needs)
         out.append(needs - {j})
     return out
 
@@ -53,10 +53,10 @@ class _Piece:
         return replace(self, start=max(start, self.start), end=min(end, self.end))
 
 
-def _touched(pieces: list[_Piece], start: int, end: int, step: int, writes: bool, needs: set[int]) -> list[_Piece]:
-    """The pieces of a memory, in order, after a step read or wrote bytes of it; `needs` gets what it must wait for."""
+def _touch(pieces: list[_Piece], start: int, end: int, step: int, writes: bool, needs: set[int]) -> None:
+    """Let a step read or write bytes of a memory, whose pieces stay in order; `needs` gets what it must wait for."""
     if start == end:
-        return pieces
+        return
     first = bisect_right(pieces, start, key=lambda piece: piece.end)
     last = bisect_left(pieces, end, key=lambda piece: piece.start)
     met = pieces[first:last]
@@ -71,7 +71,6 @@ def _touched(pieces: list[_Piece], start: int, end: int, step: int, writes: bool
         inside = [replace(piece.cut(start, end), readers=piece.readers | {step}) for piece in met]
         inside += [_Piece(a, b, -1, frozenset([step])) for a, b in _between(met, start, end)]
     pieces[first:last] = sorted({*left, *inside}, key=lambda piece: piece.start)
-    return pieces
 
 
 def _between(pieces: Sequence[_Piece], start: int, end: int) -> list[tuple[int, int]]:

@@ -90,7 +90,7 @@ class ExecutionPlan:
     def __post_init__(self) -> None:
         kinds = [s.kind for s in self.storages]
         require(set(kinds) <= set(KINDS), GraphError, "plan", f"storages are {', '.join(KINDS)}", kinds=set(kinds))
-        sections = ["part" if k == "part" else "arena" if k == "arena" else "" for k in kinds]
+        sections = [k if k in ("arena", "part") else "" for k in kinds]
         law = "storages outside the arena come first, and parts last"
         require(sections == sorted(sections), GraphError, "plan", law, kinds=kinds)
         law = "parts, and nothing else, say what they are parts of"

@@ -46,9 +46,9 @@ def optimize(
     """
     target = Target.of(target)
     function = bind_params(main_function(graph), {} if params is None else params)
-    function = with_constants_inside(FoldConstant()(function)) if has_loops(function) else function
-    fused = pipeline(target)(function)
-    fused = share_groups(fused) if has_loops(fused) else fused
+    loops = has_loops(function)
+    fused = pipeline(target)(with_constants_inside(FoldConstant()(function)) if loops else function)
+    fused = share_groups(fused) if loops else fused
     return Sequential([AutoSchedulerLayoutRewrite(target)])(fused) if for_build else fused
 
 

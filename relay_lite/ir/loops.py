@@ -49,7 +49,7 @@ def loop_of_one(
     count, size = len(states), states[0].shape[0]
 
     def one(slices: Exprs, joined: Exprs) -> tuple[Exprs, Exprs]:
-        new, given = step(slices, _parts(joined[0], count))
+        new, given = step(slices, equal_parts(joined[0], count))
         require(list(new) == list(given), GraphError, "loop", "what a step gives must be its new states")
         both = call("concatenate", Tuple(tuple(new)), axis=0)
         return [both], [both]
@@ -62,16 +62,16 @@ def loop_of_one(
         begin, end = (0, k * size, *[0] * len(rest)), (steps, (k + 1) * size, *rest)
         part = call("strided_slice", by_step, begin=begin, end=end)
         found.append(call("reshape", part, newshape=(steps * size, *rest)))
-    return _parts(last, count), found
+    return equal_parts(last, count), found
 
 
-def _parts(whole: Expr, count: int) -> list[Expr]:
-    """Equal parts along the first axis."""
+def equal_parts(whole: Expr, count: int) -> list[Expr]:
+    """So many equal parts along the first axis."""
     size = whole.shape[0] // count
-    return [_slice(whole, k, size) for k in range(count)]
+    return [slice_of(whole, k, size) for k in range(count)] if count > 1 else [whole]
 
 
-def _slice(whole: Expr, k: int, size: int) -> Expr:
+def slice_of(whole: Expr, k: int, size: int) -> Expr:
     """The slice `k` of `size` along the first axis."""
     rest = whole.shape[1:]
     return call("strided_slice", whole, begin=(k * size, *[0] * len(rest)), end=((k + 1) * size, *rest))

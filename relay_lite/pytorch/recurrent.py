@@ -16,6 +16,8 @@ from torch.overrides import TorchFunctionMode
 _ARGUMENTS = (
     "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
 )
+HAS_BIASES = 3
+"""The place of an argument that is a flag; of a layer over a packed sequence another one is there."""
 _HIDDEN = {"gru": "Tensor hx", "lstm": "Tensor[] hx", "rnn_relu": "Tensor hx", "rnn_tanh": "Tensor hx"}
 _torch_library: Any = torch.library  # whose functions have no types
 _library = _torch_library.Library("ansor", "FRAGMENT")
@@ -62,19 +64,19 @@ class KeptWhole(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        flagged = func in _WHOLE and len(args) > HAS_BIASES and isinstance(args[HAS_BIASES], bool)
-        if flagged and not torch.is_autocast_enabled(args[0].device.type):
+        if func in _WHOLE and _over_tensor(args) and not torch.is_autocast_enabled(args[0].device.type):
             return _WHOLE[func](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
+def _over_tensor(args: Sequence[Any]) -> bool:
+    """Whether the arguments of a layer are those for a tensor, and not for a packed sequence."""
+    return len(args) > HAS_BIASES and isinstance(args[HAS_BIASES], bool)
+
+
 def _is_plain(node: Any) -> bool:
-    """Whether a layer runs over a tensor, and no packed sequence, and gives the dtype that it takes (no autocast)."""
-    if len(node.args) <= HAS_BIASES or not isinstance(node.args[HAS_BIASES], bool):
+    """Whether a layer runs over a tensor, and gives the dtype that it takes (no autocast)."""
+    if not _over_tensor(node.args):
         return False
     given, made = (value.meta.get("example_value") for value in (node.args[0], node))
     return made is not None and all(value.dtype == given.dtype for value in made)
-
-
-HAS_BIASES = 3
-"""The place of an argument that is a flag; over a packed sequence another one is there."""

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from ..ir.loops import slice_of
 from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
 from ..ir.types import TensorType
@@ -84,9 +85,7 @@ def _is_computed(node: Expr) -> bool:
 
 def _last(every: Expr, loop: Loop, size: int, shape: tuple[int, ...]) -> Expr:
     """The slice of `size` of the last step, in another shape."""
-    k, rest = loop.slice_of(loop.steps - 1), every.shape[1:]
-    begin, end = (k * size, *[0] * len(rest)), ((k + 1) * size, *rest)
-    return call("reshape", call("strided_slice", every, begin=begin, end=end), newshape=shape)
+    return call("reshape", slice_of(every, loop.slice_of(loop.steps - 1), size), newshape=shape)
 
 
 def _aligned(loop: Loop) -> Sequence[Expr]:

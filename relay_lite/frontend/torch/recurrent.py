@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...ir.loops import loop, loop_of_one
+from ...ir.loops import equal_parts, loop, loop_of_one
 from ...ir.nodes import Expr
 from ..onnx.emit import add, call, concatenate, mul, reshape, sub, transpose
 from ..onnx.select import pick
@@ -96,7 +96,7 @@ def recurrent(step: Step, gates: int, states: int) -> Converter:
         x = transpose(node.tensor("input"), (1, 0, 2)) if first else node.tensor("input")
         steps, batch, size = x.shape
         count = _parts(steps) if ways == 1 and node.integer("num_layers") > 1 else 1
-        rows, last = _cut(reshape(x, (steps * batch, size)), count), [list[Expr]() for _ in range(states)]
+        rows, last = equal_parts(reshape(x, (steps * batch, size)), count), [list[Expr]() for _ in range(states)]
         before = node.tensors("hx") if states > 1 else (node.tensor("hx"),)
         for layer in range(node.integer("num_layers")):
             found = []
@@ -121,12 +121,6 @@ def recurrent(step: Step, gates: int, states: int) -> Converter:
 def _parts(steps: int) -> int:
     """How many parts of equal length there are, none of less than `LEAST_STEPS`."""
     return next(n for n in range(MOST_PARTS, 0, -1) if n == 1 or (steps % n == 0 and steps // n >= LEAST_STEPS))
-
-
-def _cut(rows: Expr, count: int) -> list[Expr]:
-    """Equal parts of rows."""
-    size = rows.shape[0] // count
-    return [pick(rows, {0: range(k * size, (k + 1) * size)}) if count > 1 else rows for k in range(count)]
 
 
 def _layer(step: Step, weights: Weights, rows: Expr, start: Exprs, steps: int, backwards: bool) -> tuple[Exprs, Expr]:
