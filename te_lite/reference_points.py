@@ -12,6 +12,7 @@ import itertools
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -115,6 +116,7 @@ class _Folded:
     def __init__(self, op: ComputeOp) -> None:
         values = [np.empty(0, np_dtype(body.dtype, REAL)) for body in op.body]
         self._known: tuple[Array, list[Array]] = (np.empty(0, np.int64), values)  # exchanged whole: threads read it
+        self._adding = threading.Lock()  # or what one of two threads has added would be lost
 
     def missing(self, wanted: Array) -> Array:
         """Those of some places, which rise, of which nothing is known."""
@@ -122,12 +124,13 @@ class _Folded:
 
     def add(self, places: Array, values: Sequence[Array]) -> None:
         """Keep the values of each output at places, which rise."""
-        known, before = self._known
-        new = _absent(places, known)
-        joined = np.concatenate([known, places[new]])
-        order = np.argsort(joined, kind="stable")
-        after = [np.concatenate([a, b[new].astype(a.dtype)])[order] for a, b in zip(before, values, strict=True)]
-        self._known = joined[order], after
+        with self._adding:
+            known, before = self._known
+            new = _absent(places, known)
+            joined = np.concatenate([known, places[new]])
+            order = np.argsort(joined, kind="stable")
+            after = [np.concatenate([a, b[new].astype(a.dtype)])[order] for a, b in zip(before, values, strict=True)]
+            self._known = joined[order], after
 
     def at(self, wanted: Array) -> list[Array]:
         """The values of each output at places that are known."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from te_lite.dtype import DTYPES
 from te_lite.errors import InterpError
 from te_lite.reference import evaluate
 from te_lite.reference_points import PointReference
+from te_lite.tensor import ComputeOp
 from tests.workloads import WORKLOADS
 
 
@@ -93,6 +96,31 @@ def test_points_are_those_of_the_whole(name: str, chunk: int, monkeypatch: pytes
                 want = whole[tensor][tuple(where)]
                 assert got.dtype == want.dtype
                 np.testing.assert_allclose(got, want if t.shape else want.reshape(1), rtol=1e-11, atol=1e-300)
+
+
+def test_what_threads_add_at_the_same_time_is_kept() -> None:
+    """A sum that is lost would be taken for that of a neighbour."""
+    x = te.placeholder((4000, 2), name="x")
+    k = te.reduce_axis((0, 2), name="k")
+    sums = te.compute((4000,), lambda i: te.sum(x[i, k], axis=k), name="sums")
+    assert isinstance(sums.op, ComputeOp)
+    folded, before = reference_points._Folded(sums.op), sys.getswitchinterval()
+
+    def add(first: int) -> bool:
+        for k in range(first, 4000, 8):
+            places = np.array([k])
+            folded.add(places, [places * 3.0])
+            if folded.at(places)[0][0] != k * 3.0:
+                return False
+        return True
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(add, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert not folded.missing(np.arange(4000)).size
 
 
 def test_a_read_out_of_range_is_said() -> None:
