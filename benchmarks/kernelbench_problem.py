@@ -226,6 +226,39 @@ def right(torch: Any, problem: Problem, run: Run, model: Any) -> float:
     return worst
 
 
+def beside_float64(torch: Any, problem: Problem, run: Run, model: Any) -> dict[str, float]:
+    """The largest errors of a way and of eager beside the model in float64, on inputs of all seeds.
+
+    They say whether floats are too short for the computation, such as norms of few values that are nearly equal.
+    """
+    errors = {"ours": 0.0, "eager": 0.0}
+    for seed in range(SEEDS):
+        inputs = problem.inputs(seed)
+        reference = problem.model()
+        for ours, theirs in zip(model.buffers(), reference.buffers(), strict=True):
+            ours.copy_(theirs)
+        torch.manual_seed(seed)
+        got = {"ours": run(*inputs)}
+        torch.manual_seed(seed)
+        got["eager"] = reference(*inputs)
+        torch.manual_seed(seed)
+        want = problem.model().double()(*[x.double() if _is_float(torch, x) else x for x in inputs])
+        for name, values in got.items():
+            errors[name] = max(errors[name], largest_error(torch, as_float64(torch, values), want))
+    return errors
+
+
+def _is_float(torch: Any, x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and bool(x.is_floating_point())
+
+
+def as_float64(torch: Any, value: Any) -> Any:
+    """Tensors of floats, in lists and tuples too, in float64."""
+    if isinstance(value, list | tuple):
+        return [as_float64(torch, v) for v in value]
+    return value.double() if _is_float(torch, value) else value
+
+
 class Said(logging.Handler):
     """What our packages log, a message once."""
 
@@ -278,6 +311,8 @@ def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
                 found["trials"] = len(log.read_text().splitlines()) if log.exists() else 0
                 found |= spent(torch, run, inputs)
                 found["error"] = right(torch, problem, run, model)
+                if found["error"] > TOLERANCE:
+                    found["float64"] = beside_float64(torch, problem, run, model)
             runs[way] = run
         except Exception as error:  # whatever a model or a compiler raises is what is to be known of this way
             found = {"failed": f"{type(error).__name__}: {error}"[:500], "trace": traceback.format_exc()[-1500:]}

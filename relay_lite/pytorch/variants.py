@@ -25,7 +25,7 @@ from ..ir.module import IRModule, main_function
 from ..ir.nodes import Call
 from ..ir.visit import is_op, post_order
 from ..runtime.library import NetworkLibrary
-from ..transform import PassContext, SubPixelConvolutions
+from ..transform import PassContext, SubPixelConvolutions, SumsBeforeProducts
 from ..transform.alter_op_layout import WINOGRAD
 from .faster import call_seconds
 from .network import compiled, log_of, measure, prepared
@@ -102,7 +102,7 @@ def program_of(
 
 def _variants(graph: IRModule, device: Any, options: Options) -> list[Variant]:
     """The ways that are tried; one where nothing is to be chosen."""
-    function = SubPixelConvolutions()(main_function(graph))
+    function = SubPixelConvolutions()(SumsBeforeProducts()(main_function(graph)))
     convs = [n for n in post_order(function.body) if is_op(n, "nn.conv2d")]
     exact = (options.precision or options.target_on(device.type).precision) == STRICT
     floats = all(n.dtype == "float32" for n in convs)

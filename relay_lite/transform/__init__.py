@@ -29,6 +29,7 @@ from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
 from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from .simplify_inference import SimplifyInference
 from .sub_pixel import SubPixelConvolutions
+from .sums_before_products import SumsBeforeProducts
 from .to_mixed_precision import ToMixedPrecision
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "SimplifyExprPostAlterOp",
     "SimplifyInference",
     "SubPixelConvolutions",
+    "SumsBeforeProducts",
     "ToMixedPrecision",
     "TurnProducts",
     "register_config",

@@ -35,6 +35,7 @@ from ..transform import (
     Sequential,
     SimplifyInference,
     SubPixelConvolutions,
+    SumsBeforeProducts,
     ToMixedPrecision,
 )
 
@@ -174,7 +175,9 @@ def from_program(program: Any, name: str, layout: str) -> Network:
 def in_layout(graph: IRModule, layout: str) -> IRModule:
     """The graph with its convolutions of two axes in another layout; transposed ones with strides are such, too."""
     with PassContext(opt_level=3):
-        return Sequential([SubPixelConvolutions(), ConvertLayout({"nn.conv2d": [layout, "default"]})])(graph)
+        return Sequential(
+            [SumsBeforeProducts(), SubPixelConvolutions(), ConvertLayout({"nn.conv2d": [layout, "default"]})]
+        )(graph)
 
 
 def _filled(given: OnnxInput, batch_size: int, image_size: Sequence[int] | None) -> tuple[int, ...] | None:
