@@ -7,7 +7,8 @@
 
 FOLDER is a checkout of github.com/ScalingIntelligence/KernelBench, which has no part in this repository.  Each problem
 runs in a process of its own (`kernelbench_problem.py`; all are forked from one that has imported PyTorch), one after
-the other on each GPU of the host, or `--jobs` beside each other, which is for checking alone.  Problems
+the other on each GPU of the host, or `--jobs` beside each other: while one takes times, the others are stopped, so that
+only the seconds of first calls, and the bytes between calls, are those of a busy GPU.  Problems
 that F has are not run again, so a run that was ended goes on with the same command.  `--table` prints what files hold:
 by level, times of ours beside eager and torch.compile.
 """
@@ -25,13 +26,12 @@ import statistics
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from benchmarks import report
-from benchmarks.kernelbench_problem import PRELOADED, TOLERANCE, WAYS, Asked, work_on
+from benchmarks.kernelbench_problem import PRELOADED, TOLERANCE, WAYS, Asked, tell_all, work_on
 from codegen_cuda.device import device_count
 
 THRESHOLDS = (0.98, 1.0, 1.1, 1.5, 2.0)
@@ -62,10 +62,13 @@ def chosen(names: Sequence[str], options: argparse.Namespace) -> list[str]:
     return names[int(part) - 1 :: int(parts)]
 
 
-def solved(file: Path, options: argparse.Namespace, gpu: str) -> dict[str, Any]:
-    """What the process of a problem tells; `failed` where it did not end well."""
+def solved(file: Path, options: argparse.Namespace, gpu: str, beside: Path) -> dict[str, Any]:
+    """What the process of a problem tells; `failed` where it did not end well.
+
+    `beside` has a file for each process of the GPU.
+    """
     ways = tuple(options.ways.split(","))
-    asked = Asked(str(file), ways, options.seconds, options.eval, options.untimed, options.logs)
+    asked = Asked(str(file), ways, options.seconds, options.eval, options.untimed, options.logs, str(beside))
     with tempfile.TemporaryDirectory() as folder:
         findings, said = [Path(folder) / name for name in ("findings", "said")]
         process = PROCESSES.Process(target=work_on, args=(asked, gpu, str(findings), str(said)))
@@ -73,12 +76,14 @@ def solved(file: Path, options: argparse.Namespace, gpu: str) -> dict[str, Any]:
         process.join(options.limit)
         ended = "" if process.exitcode == 0 else f"not done after {options.limit:g} s"
         if process.exitcode is None and process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            tell_all([process.pid], signal.SIGKILL)
             process.join()
         elif ended:
             ended = f"ended with {process.exitcode}: {said.read_text()[-LAST_WORDS:] if said.exists() else ''}"
         lines = findings.read_text().splitlines() if findings.exists() else []
+    (beside / str(process.pid)).unlink(missing_ok=True)
+    if process.exitcode:  # it may have ended while it let the others wait
+        tell_all([int(f.name) for f in beside.iterdir() if f.name.isdigit()], signal.SIGCONT)
     return row_of(lines, ended)
 
 
@@ -108,17 +113,19 @@ def run_all(names: Sequence[str], options: argparse.Namespace, rows: Rows, devic
     place = Path(options.folder)
     place = place / "KernelBench" if (place / "KernelBench").is_dir() else place
     todo: SimpleQueue[str] = SimpleQueue()
-    lock = threading.Lock()
+    lock, shared = threading.Lock(), tempfile.TemporaryDirectory()
     for name in names:
         todo.put(name)
 
     def work(gpu: str) -> None:
+        beside = Path(shared.name) / gpu
+        beside.mkdir(exist_ok=True)
         while True:
             try:
                 name = todo.get_nowait()
             except Empty:
                 return
-            row = solved(place / name, options, gpu)
+            row = solved(place / name, options, gpu, beside)
             row["commit"] = report.circumstances()["commit"]
             with lock:
                 rows[name] = row
@@ -130,6 +137,7 @@ def run_all(names: Sequence[str], options: argparse.Namespace, rows: Rows, devic
         worker.start()
     for worker in workers:
         worker.join()
+    shared.cleanup()
 
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -217,7 +225,7 @@ def parsed() -> argparse.Namespace:
     p.add_argument("--ways", default="eager,compile,zero", help=f"of {', '.join(WAYS)}")
     p.add_argument("--seconds", type=float, default=30.0, help="what `tuned` and `fp32x3` may spend")
     p.add_argument("--eval", action="store_true", help="run models in evaluation mode")
-    p.add_argument("--jobs", type=int, default=1, help="processes beside each other on each GPU; times mean nothing")
+    p.add_argument("--jobs", type=int, default=1, help="processes beside each other on each GPU, but for taking times")
     p.add_argument("--untimed", action="store_true", help="check only")
     p.add_argument("--limit", type=float, default=600.0, help="seconds that a problem may take")
     p.add_argument("--logs", default="", metavar="DIR", help="a folder for the logs of what is measured")

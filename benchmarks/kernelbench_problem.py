@@ -7,6 +7,7 @@ mode).  Ours is compared with eager, strict, on inputs of `SEEDS` seeds: outputs
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import importlib.util
@@ -15,11 +16,13 @@ import logging
 import math
 import os
 import re
+import signal
 import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,8 @@ LONGEST = 8
 """Kernels of a call whose times are kept."""
 PIECE = 1 << 26
 """Elements that are compared at a time."""
+SETTLED = 0.3
+"""Seconds after which a GPU has done what stopped processes had asked of it."""
 COPIED, SIDE = 1 << 30, 4096
 """Bytes of the copy and side of the product that say what the device can do."""
 Run = Callable[..., Any]
@@ -59,6 +64,8 @@ class Asked:
     evaluate: bool
     untimed: bool
     logs: str
+    beside: str
+    """A folder with the numbers of the processes that share the GPU."""
 
 
 Tell = Callable[..., None]
@@ -185,6 +192,33 @@ def in_turns(torch: Any, runs: Mapping[str, Run], inputs: Sequence[Any]) -> dict
         for way, run in runs.items():
             figures[way].append(figure(run, counts[way]))
     return {way: statistics.median(found) for way, found in figures.items()}
+
+
+@contextmanager
+def alone(beside: Path) -> Iterator[None]:
+    """The other processes of the GPU are stopped while this one takes times; new ones wait."""
+    with _turn(beside):
+        others = [int(f.name) for f in beside.iterdir() if f.name.isdigit() and f.name != str(os.getpid())]
+        try:
+            tell_all(others, signal.SIGSTOP)
+            time.sleep(SETTLED)  # what they have queued runs out
+            yield
+        finally:
+            tell_all(others, signal.SIGCONT)
+
+
+@contextmanager
+def _turn(beside: Path) -> Iterator[None]:
+    with open(beside / "turn", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def tell_all(processes: Sequence[int], what: signal.Signals) -> None:
+    """Send a signal to groups of processes, those that are there still."""
+    for number in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(number, what)
 
 
 def ceilings(torch: Any) -> dict[str, float]:
@@ -320,13 +354,16 @@ def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
         gc.collect()
         torch.cuda.empty_cache()
     if not asked.untimed:
-        tell(ms=in_turns(torch, runs, inputs), **ceilings(torch))
+        with alone(Path(asked.beside)):
+            tell(ms=in_turns(torch, runs, inputs), **ceilings(torch))
 
 
 def work_on(asked: Asked, gpu: str, findings: str, said: str) -> None:
     """The process of a problem: on one GPU, what it finds in a file and what it says in another."""
     os.setsid()
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    with _turn(Path(asked.beside)):
+        (Path(asked.beside) / str(os.getpid())).touch()
     with open(said, "w") as words, open(findings, "w") as lines:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(words.fileno(), stream.fileno())

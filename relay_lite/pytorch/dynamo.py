@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ from .partition import Kept, compile_graph
 from .program import ALIGNMENTS
 from .programs import Made, Programs
 from .recurrent import keep_whole
+from .written import taken_out, with_writes
 
 
 def ansor(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
@@ -41,7 +43,10 @@ def ansor(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | No
         boxed: Callable[..., Any] = make_boxed_func(_Graph(graph, _static(fake, inputs), names, checked))
         return boxed
 
-    backend = aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=core_aten_decompositions())
+    backend = aot_autograd(
+        fw_compiler=compiler, inference_compiler=compiler, decompositions=core_aten_decompositions(),
+        keep_inference_input_mutations=True,
+    )  # fmt: skip
     made: Callable[..., Any] = backend(module, inputs)
     return made
 
@@ -114,7 +119,10 @@ class _Graph:
         else:
             graph = copy.deepcopy(graph)  # it is rewritten
         weights = {names[k]: given[k] for k in self.static}
-        return compile_graph(graph, weights, options, device_of(given), time.monotonic() - begun)
+        written = taken_out(graph.graph)
+        free = [n.name for n in graph.graph.nodes if n.op == "placeholder" and n.name not in weights]
+        kept = compile_graph(graph, weights, options, device_of(given), time.monotonic() - begun)
+        return replace(kept, run=with_writes(kept.run, written, free))
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

@@ -19,6 +19,7 @@ from .options import SUBJECT, Options, PathLike
 from .partition import compile_graph
 from .programs import Made, Programs
 from .recurrent import KeptWhole
+from .written import write
 
 
 def optimize(
@@ -144,7 +145,6 @@ class _Exported:
             return tree_unflatten(self.run(*leaves), self.spec)
         given = {**self.state, **dict(zip(self.users, leaves, strict=True))}
         outputs = list(self.run(*[given[name] for name in self.order]))
-        for target, value in zip(self.written, outputs, strict=False):
-            place = self.targets[target] if target in self.targets else given[target]
-            place.copy_(value)
+        places = [self.targets[t] if t in self.targets else given[t] for t in self.written]
+        write(places, outputs[: len(places)])
         return tree_unflatten(outputs[len(self.written) :], self.spec)

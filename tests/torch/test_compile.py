@@ -462,6 +462,39 @@ def test_instance_norms_that_track_are_as_eager_and_one_program(programs: list[P
     assert len(programs) == 1
 
 
+class Counting(nn.Module):
+    """Writes to buffers of two dtypes, to a slice, and to an input that it also returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.register_buffer("seen", torch.zeros(3, dtype=torch.float64))
+
+    def forward(self, x: Any, y: Any) -> Any:
+        self.seen[1:] += 2
+        y.mul_(2)
+        return self.norm(x) + self.seen.sum().float(), y, y + 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_a_model_writes_is_written_at_once(dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, written = Counting(), list[int]()
+    other, copied = copy.deepcopy(model), torch._foreach_copy_
+    monkeypatch.setattr(torch, "_foreach_copy_", lambda to, of: written.append(len(to)) or copied(to, of))
+    compiled = torch.compile(other, backend="ansor", dynamic=dynamic)
+    for rows in (3, 5):
+        x, y = torch.randn(rows, 4), torch.randn(2, rows).t()
+        mine = y.clone()
+        got, want = compiled(x, mine), model(x, y)
+        for one, two in zip(got, want, strict=True):
+            close(one, two)
+        assert got[1] is mine
+        close(mine, y)
+        for one, two in zip(other.buffers(), model.buffers(), strict=True):
+            close(one, two)
+    assert sorted(written) == [1, 1, 1, 1, 3, 3]  # float64, int64, and floats
+
+
 def dropped_twice(x: Any) -> Any:
     """What is dropped first is computed last."""
     return F.dropout((x * 2).relu().softmax(1), 0.3) - F.dropout(F.dropout(x + 1, 0.4).exp(), 0.2) * 3
