@@ -25,6 +25,12 @@ def target_architecture(target: str) -> str:
     return _device_architecture()
 
 
+def with_architecture(target: str) -> str:
+    """The target's text with the architecture that it is compiled for."""
+    named = any(word.startswith("-arch=") for word in target.split())
+    return target if named else f"{target} -arch={_device_architecture()}"
+
+
 def check_architecture(subject: str, facts: Mapping[str, Any], index: int) -> None:
     """Raise GraphError when device `index` cannot run machine code made for `facts`, DeviceError without a device."""
     made, here = str(facts.get("architecture")), architecture(index)

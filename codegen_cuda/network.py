@@ -21,7 +21,7 @@ from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from .architecture import check_architecture, target_architecture
+from .architecture import check_architecture, target_architecture, with_architecture
 from .cache import kernel_store
 from .compile import OPTIONS, compile_source, compiler_name
 from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
@@ -277,7 +277,10 @@ class CudaNetworkBackend:
         }  # fmt: skip
         return KernelCode(func.name, program.source, scratch, given)
 
-    def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
+    def asked(self, target: str) -> str:
+        return with_architecture(target)
+
+    def compile(self, func: LoweredFunc | None, code: KernelCode, target: str) -> bytes:
         return compile_source(code.source, target_architecture(target)).cubin
 
     def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:

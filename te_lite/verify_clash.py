@@ -145,8 +145,12 @@ def _clash(loop: For, places: list[_Place]) -> Clash | None:
     if not all(parts):
         return None
     writes, others = [np.concatenate(blocks, axis=1) for blocks in parts]
+    if not writes.shape[1] or not others.shape[1]:
+        return None
     both = np.concatenate([writes, others], axis=1)
-    element = _numbered(np.delete(both, 1, axis=0))
+    element, count = _numbered(np.delete(both, 1, axis=0))
+    if _alone(element, count, both[1], writes.shape[1]):
+        return None
     written, touched = element[: writes.shape[1]], element[writes.shape[1] :]
     shared = np.isin(element, np.intersect1d(written, touched))
     element, both, write = element[shared], both[:, shared], (np.arange(shared.size) < writes.shape[1])[shared]
@@ -158,13 +162,41 @@ def _clash(loop: For, places: list[_Place]) -> Clash | None:
     return _pair(both[1][one & write], both[1][one & ~write])
 
 
-def _numbered(rows: Values) -> Values:
-    """A number for each column; equal columns have equal numbers."""
+def _alone(element: Values, count: int, iteration: Values, writes: int) -> bool:
+    """Whether each written element has one writer, and nobody else touches it; the first `writes` entries are writes.
+
+    Nothing is sorted for this, which most pairs pass.
+    """
+    owner = np.zeros(count, np.int64)
+    written = np.zeros(count, np.bool_)
+    owner[element[:writes]] = iteration[:writes]  # of several, any
+    written[element[:writes]] = True
+    return not (written[element] & (owner[element] != iteration)).any()
+
+
+def _numbered(rows: Values) -> tuple[Values, int]:
+    """A number for each column, below the one given with them; equal columns have equal numbers."""
+    lows, highs = rows.min(axis=1), rows.max(axis=1)
+    sizes = [int(high) - int(low) + 1 for low, high in zip(lows, highs, strict=True)]
+    if math.prod(sizes) >= _WIDE:
+        return _sorted(rows)
     key = np.zeros(rows.shape[1], np.int64)
+    for row, low, size in zip(rows, lows, sizes, strict=True):
+        key = key * size + (row - low)
+    if math.prod(sizes) <= 4 * MOST_POINTS:
+        return key, math.prod(sizes)
+    values, key = np.unique(key, return_inverse=True)
+    return key, values.size
+
+
+def _sorted(rows: Values) -> tuple[Values, int]:
+    """As `_numbered`, for columns that are too far apart to be counted."""
+    key, count = np.zeros(rows.shape[1], np.int64), 1
     for row in rows:
-        _, values = np.unique(row, return_inverse=True)
-        _, key = np.unique(key * rows.shape[1] + values, return_inverse=True)
-    return key
+        _, found = np.unique(row, return_inverse=True)
+        values, key = np.unique(key * rows.shape[1] + found, return_inverse=True)
+        count = values.size
+    return key, count
 
 
 def _pair(writers: Values, others: Values) -> Clash:

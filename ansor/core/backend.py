@@ -238,8 +238,17 @@ class NetworkBackend(Protocol):
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
         """Source text.  Raises the backend's error for a program that has none."""
 
-    def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
-        """Machine code of one kernel; threads may compile side by side.  Raises the backend's error."""
+    def asked(self, target: str) -> str | None:
+        """The target with all that else a device would be asked for, as workers are told it that have none.
+
+        None where machine code is not made of the source alone, so that workers cannot write that.
+        """
+
+    def compile(self, func: LoweredFunc | None, code: KernelCode, target: str) -> bytes:
+        """Machine code of one kernel; threads may compile side by side.  Raises the backend's error.
+
+        `func` may be None where `asked` gives a text.
+        """
 
     def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         """`(more sources, binaries)` by file name, from the machine code of the kernels by name."""

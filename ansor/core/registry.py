@@ -49,7 +49,7 @@ _TABLE = {
     "vta": Entry("vta_sim.backend", "", search="vta_sim.search"),
 }
 OWN_KINDS = tuple(_TABLE)
-WORKER_JOBS = {"draw": "ansor.policy.drawn_ahead"}
+WORKER_JOBS = {"draw": "ansor.policy.kernel_jobs"}
 """What workers do beside measuring: the module by the name of the job, whose `answer` gives the answer to one."""
 
 

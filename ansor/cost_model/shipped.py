@@ -70,8 +70,12 @@ def shipped_model_of(task: SearchTask) -> ShippedModel | None:
     of KernelBench that take 0.5 to 19 ms, the first choice among the programs of a log took 1.23 times as long as the
     best one by the analytical model alone, 1.46 times by both together and 2.07 times by the trees.
     """
-    exists = _place(task.target).is_file()
-    return shipped_model(task.target) if exists and _least_seconds(task) <= MOST_SECONDS else None
+    return shipped_model(task.target) if has_shipped_model(task) else None
+
+
+def has_shipped_model(task: SearchTask) -> bool:
+    """Whether the package has a model for a task; reads none."""
+    return _place(task.target).is_file() and _least_seconds(task) <= MOST_SECONDS
 
 
 def _least_seconds(task: SearchTask) -> float:

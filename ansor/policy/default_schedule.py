@@ -27,14 +27,14 @@ from ..analytical.gpu import has_wide_tile
 from ..analytical.loop_nests import loop_nests
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.shipped import ShippedModel, shipped_model_of
+from ..cost_model.shipped import ShippedModel, has_shipped_model, shipped_model_of
 from ..sketch.plain import plain_state, untuned_state
 from ..sketch.streaming import reads_again, streaming_state, streams
 from ..space.choices import Group
 from ..space.programs import Programs
 from ..space.states import concrete
 from .proposals import Proposals
-from .scoring import WEIGHT_OF_ESTIMATE, Scorer, weighed
+from .scoring import WEIGHT_OF_ESTIMATE, Scorer, scores_of, weighed
 from .sketch_policy import SketchPolicy
 
 DRAWN = 128
@@ -69,7 +69,7 @@ def _lowers(task: SearchTask, state: State) -> bool:
     return True
 
 
-def default_states(task: SearchTask, drawn: Sequence[State] | None = None) -> Iterator[State]:
+def default_states(task: SearchTask, drawn: Iterable[State] | None = None) -> Iterator[State]:
     """Programs of `task`, to be tried one after the other; the last one is a nest that nobody drew.
 
     `drawn` are those of `drawn_of`, where they are known already.
@@ -101,6 +101,11 @@ def draws(task: SearchTask) -> bool:
     return reduces(task) and not (task.target.is_gpu and streams(task))
 
 
+def breeds(task: SearchTask) -> bool:
+    """Whether those that are drawn are bred: on a GPU for which the package has no model."""
+    return task.target.is_gpu and not has_shipped_model(task)
+
+
 def reduces(task: SearchTask) -> bool:
     """Whether a task has reductions."""
     return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
@@ -117,14 +122,13 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     only one, on a GPU, programs are bred for it: a task that is large has many that are several times as slow.
     """
     shipped = shipped_model_of(task)
-    breeds = shipped is None and task.target.is_gpu
-    task = _of_small_blocks(task) if breeds and reads_again(task) else task
+    task = _of_small_blocks(task) if breeds(task) and reads_again(task) else task
     policy = SketchPolicy(task, seed=SEED, verbose=0)
     if not [*policy.generate_sketches(), *policy.extra_sketches()]:
         return
     drawer, estimate = policy.proposals, Scorer(task, AnalyticalModel())
     drawer.most_variants = len(drawer.sketches)
-    found = _bred(drawer, estimate) if breeds else _drawn(drawer, estimate)
+    found = _bred(drawer, estimate) if breeds(task) else _drawn(drawer, estimate)
     least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
     better = [(group, k) for value, group, k in _ranked(task, shipped, found) if value > least]
     yield from islice(_different(_program(task, group, k) for group, k in better), TRIED)
@@ -178,7 +182,8 @@ def _bred(drawer: Proposals, estimate: Scorer) -> list[Drawn]:
     drawer.evolution = replace(drawer.evolution, max_variants=len(drawer.sketches))
     found = drawer.evolved(LOOKED_AT, lambda group: estimate(_without_unrolling(group)), [])
     groups = [_without_unrolling(Group(variant, row[None, :])) for _, (variant, row) in found]
-    return [(float(estimate(group)[0]), group, 0) for group in groups]
+    values = scores_of(estimate, [(group.variant, group.rows[0]) for group in groups])
+    return [(value, group, 0) for value, group in zip(values.tolist(), groups, strict=True)]
 
 
 def _opinion(task: SearchTask, shipped: ShippedModel | None, state: State) -> float:

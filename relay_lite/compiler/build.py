@@ -14,14 +14,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ansor.core.target import Target
-from te_lite.errors import require
+from ansor.policy.made_ahead import MadeAhead
+from te_lite.errors import TeError, require
 
 from ..ir.errors import GraphError
 from ..ir.host_arrays import host_array
@@ -31,14 +33,24 @@ from ..runtime.assemble import make_plan
 from ..runtime.devices import network_backend
 from ..runtime.library import NetworkLibrary
 from ..transform.context import DEFAULT, PassContext
-from .group_programs import choose_programs
+from .group_programs import choose_programs, needs_of
 from .kernels import Maker
 from .optimize import optimize
 
 OPT_LEVEL = 3
+STAGES = 3
+"""Those of `_stages`."""
 STAND_BACK = 10
-"""The niceness of compilers: all of Python is one thread, which they would keep from finding them work."""
+"""The niceness of compilers where one thread finds them work, from which they would keep it."""
 Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A graph whose operators are all in groups, the result of `optimize`, and its target."""
+
+    function: Function
+    target: Target
 
 
 def build(
@@ -59,11 +71,35 @@ def build(
     unknown target, and the error of the backend when its compiler refuses a kernel.
     """
     target, params = _arguments(given, target, params)
+    with _passes():
+        return compile_fused(_fused(mod, target, params).function, target)
+
+
+def build_each(graphs: Sequence[tuple[IRModule, Target, PassContext]]) -> list[NetworkLibrary | TeError]:
+    """Compile several networks, each with passes of its own, side by side; their parameters are in their graphs.
+
+    A network that cannot be compiled gives its error, one of those that `build` raises.
+    """
+    made: list[NetworkLibrary | TeError | Fused] = []
+    for graph, target, context in graphs:
+        try:
+            with context, _passes():
+                made.append(_fused(graph, target, None))
+        except TeError as error:
+            made.append(error)
+    compiled = iter(compile_each([one for one in made if isinstance(one, Fused)]))
+    return [next(compiled) if isinstance(one, Fused) else one for one in made]
+
+
+def _passes() -> PassContext:
+    """Those of the current context, all of them outside any."""
     entered = PassContext.current()
-    with replace(entered, opt_level=OPT_LEVEL) if entered is DEFAULT else entered:
-        arrays = {name: host_array(value) for name, value in ({} if params is None else params).items()}
-        fused = optimize(mod, arrays, target, for_build=True)
-        return compile_fused(fused, target)
+    return replace(entered, opt_level=OPT_LEVEL) if entered is DEFAULT else entered
+
+
+def _fused(mod: IRModule | Function, target: Target, params: Params | None) -> Fused:
+    arrays = {name: host_array(value) for name, value in ({} if params is None else params).items()}
+    return Fused(optimize(mod, arrays, target, for_build=True), target)
 
 
 def _arguments(
@@ -87,31 +123,66 @@ def _arguments(
 
 def compile_fused(fused: Function, target: Target) -> NetworkLibrary:
     """Compile a graph whose operators are all in groups, the result of `optimize`.  Raises as `build` does."""
+    (made,) = compile_each([Fused(fused, target)])
+    if isinstance(made, TeError):
+        raise made
+    return made
+
+
+def compile_each(graphs: Sequence[Fused]) -> list[NetworkLibrary | TeError]:
+    """Compile several graphs as `compile_fused` does, side by side; one that cannot be compiled gives its error."""
+    with closing(MadeAhead()) as ahead, _threads(ahead) as pool:
+        running = [_stages(graph.function, graph.target, pool, ahead) for graph in graphs]
+        made: list[NetworkLibrary | TeError | None] = [None] * len(graphs)
+        for _ in range(STAGES):
+            made = [_next(one, before) for one, before in zip(running, made, strict=True)]
+    return [found for found in made if found is not None]
+
+
+def _stages(
+    fused: Function, target: Target, pool: ThreadPoolExecutor, ahead: MadeAhead
+) -> Iterator[NetworkLibrary | None]:
+    """The compilation of a graph, which ends with the network: workers and compilers are begun before others are waited
+    for.
+    """
     backend = network_backend(target.kind.name)
-    with _threads() as pool:
-        fused, kernels = choose_programs(fused, target, Maker(backend, target, pool))
-        plan, values = make_plan(fused, lambda function: kernels[function].call, backend.alignment, backend.slack)
-        compiled = {kernel.name: kernel.machine_code() for kernel in kernels.values()}
+    needs = needs_of(fused, target, ahead)
+    yield None
+    fused, kernels = choose_programs(fused, target, Maker(backend, target, pool), needs)
+    yield None
+    plan, values = make_plan(fused, lambda function: kernels[function].call, backend.alignment, backend.slack)
+    compiled = {kernel.name: kernel.machine_code() for kernel in kernels.values()}
     codes = {kernel.name: kernel.code for kernel in kernels.values()}
     sources, binaries = backend.link(plan, compiled)
     machine = backend.machine(str(target))
-    return NetworkLibrary(str(target), target.kind.name, plan, values, codes, sources, binaries, machine, fused)
+    yield NetworkLibrary(str(target), target.kind.name, plan, values, codes, sources, binaries, machine, fused)
+
+
+def _next(
+    running: Iterator[NetworkLibrary | None], before: NetworkLibrary | TeError | None
+) -> NetworkLibrary | TeError | None:
+    """What the next stage gives, or the error of it or of one before."""
+    try:
+        return before if isinstance(before, TeError) else next(running)
+    except TeError as error:
+        return error
 
 
 @contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
+def _threads(ahead: MadeAhead) -> Iterator[ThreadPoolExecutor]:
     """As many threads as there are processors; what they have not begun is dropped when a kernel fails.
 
-    They and the compilers they start stand back where the thread that finds them work wants a processor.
+    Where no workers find them work they and the compilers they start stand back: the thread that does wants a
+    processor.
     """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    pool = ThreadPoolExecutor(count, initializer=_stand_back)
+    pool = ThreadPoolExecutor(count, initializer=partial(_stand_back, ahead))
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _stand_back() -> None:
-    if sys.platform == "linux":  # elsewhere this is the priority of the whole process
+def _stand_back(ahead: MadeAhead) -> None:
+    if sys.platform == "linux" and not ahead.works:  # elsewhere this is the priority of the whole process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), STAND_BACK)

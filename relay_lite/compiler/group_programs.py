@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Sequence, Set
-from contextlib import closing
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, count
@@ -14,7 +13,8 @@ from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.policy.default_schedule import default_states, drawn_of, draws
-from ansor.policy.drawn_ahead import DrawnAhead, Remembered
+from ansor.policy.kernel_jobs import Made, Wish
+from ansor.policy.made_ahead import MadeAhead, Remembered
 from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
 from te_lite.lower import lower
@@ -26,6 +26,7 @@ from ..ir.errors import GraphError
 from ..ir.nodes import Function
 from ..op.lower_group import LoweredGroup, lower_group
 from ..runtime.assemble import reshaped_params
+from ..runtime.devices import network_backend
 from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
 from .extract import group_uses
 
@@ -51,31 +52,42 @@ class GroupProgram:
     @property
     def arguments(self) -> tuple[int, ...]:
         """For each argument of `func`: its position among the parameters and then the results of the group."""
-        count = len(self.function.params)
-        positions = (*self.group.inputs, *[count + j for j in range(len(self.group.outputs))])
-        first = {t: p for t, p in reversed(list(zip(self.group.tensors, positions, strict=True)))}
-        return tuple([first[t] for t in dict.fromkeys(self.group.tensors)])
+        return arguments_of(self.function, self.group)
 
     @property
     def results(self) -> tuple[int, ...]:
         """For each result of the group: the position of the argument that holds it."""
-        count, outputs = len(self.function.params), self.group.outputs
-        return tuple([count + outputs.index(t) for t in outputs])
+        return results_of(self.function, self.group)
+
+
+def arguments_of(function: Function, group: LoweredGroup) -> tuple[int, ...]:
+    """For each argument of a kernel: its position among the parameters and then the results of the group."""
+    count = len(function.params)
+    positions = (*group.inputs, *[count + j for j in range(len(group.outputs))])
+    first = {t: p for t, p in reversed(list(zip(group.tensors, positions, strict=True)))}
+    return tuple([first[t] for t in dict.fromkeys(group.tensors)])
+
+
+def results_of(function: Function, group: LoweredGroup) -> tuple[int, ...]:
+    """For each result of a group: the position of the argument of its kernel that holds it."""
+    count, outputs = len(function.params), group.outputs
+    return tuple([count + outputs.index(t) for t in outputs])
 
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
     """A group that needs a kernel; `weights` are those of its parameters that may be packed.
 
-    `recorded` is the program that the current dispatch context has for it, if it has one.  `drawn` gives default
-    programs that were drawn ahead, None where there are none.
+    `recorded` is the program that the current dispatch context has for it, if it has one.  `ahead` gives what a worker
+    made of it, None where none did; `unwanted` says that nobody will ask.
     """
 
     function: Function
     group: LoweredGroup
     weights: tuple[int, ...]
     recorded: State | None
-    drawn: Callable[[], Sequence[State] | None] = lambda: None
+    ahead: Callable[[], Made | None] = lambda: None
+    unwanted: Callable[[], None] = lambda: None
 
     @property
     def untuned(self) -> bool:
@@ -130,16 +142,17 @@ def _default(need: Wanted, target: Target, accept: Accept, taken: Container[str]
     raise refused
 
 
-def _drawn(need: Wanted, task: SearchTask) -> Sequence[State] | None:
+def _drawn(need: Wanted, task: SearchTask) -> Iterable[State] | None:
     """The programs that are drawn for a task, None where nothing is."""
     if not draws(task):
         return None
-
-    def draw() -> Sequence[State]:
-        ahead = need.drawn()
-        return list(drawn_of(task)) if ahead is None else ahead
-
-    return REMEMBERED.states(task, draw)
+    need.ahead()  # which are remembered
+    known = REMEMBERED.programs(task)
+    if known is None:
+        drawn = list(drawn_of(task))
+        REMEMBERED.keep(task, tuple([state.steps for state in drawn]))
+        return drawn
+    return (replay(task.compute_dag, steps) for steps in known)
 
 
 def _task(need: Wanted, target: Target) -> SearchTask:
@@ -173,16 +186,19 @@ Choose = Callable[[Wanted, Set[str]], T]
 """What a group becomes, with a name that is not taken."""
 
 
-def choose_programs(fused: Function, target: Target, choose: Choose[T]) -> tuple[Function, dict[Function, T]]:
+def choose_programs(
+    fused: Function, target: Target, choose: Choose[T], needs: Mapping[Function, Wanted] | None = None
+) -> tuple[Function, dict[Function, T]]:
     """Let `choose` choose for every different group of a fused graph that needs a kernel, in the order of their use.
 
     What is chosen may want constant weights in another order; the graph that comes back has the weights packed so.
-    Groups that are worth tuning and have no record are named in one warning.
+    Groups that are worth tuning and have no record are named in one warning.  `needs` are those of `needs_of`, where
+    they are known already.
     """
     packs, taken = packs_weights(target), set[str]()
     chosen: dict[Function, T] = {}
     untuned: dict[Function, None] = {}
-    needs, ahead = ({}, DrawnAhead([])) if packs else _needs(fused, target)
+    needs = needs_of(fused, target) if needs is None else needs
 
     @cache
     def one(function: Function, weights: tuple[int, ...]) -> T:
@@ -200,20 +216,35 @@ def choose_programs(fused: Function, target: Target, choose: Choose[T]) -> tuple
         found = one(function, weights if packs else ())
         return found.function, found.layouts
 
-    with closing(ahead):
-        packed = pack_weights(fused, packing)
+    packed = pack_weights(fused, packing)
     _warn_of_defaults([str(function.attrs.get("name", "main")) for function in untuned], target)
     return packed, chosen
 
 
-def _needs(fused: Function, target: Target) -> tuple[dict[Function, Wanted], DrawnAhead]:
-    """What the groups of a graph need whose weights are not packed, with the programs that are drawn ahead for them."""
+def needs_of(fused: Function, target: Target, ahead: MadeAhead | None = None) -> dict[Function, Wanted]:
+    """What the groups of a graph need whose weights are not packed; `ahead` makes their kernels, if it is given."""
+    if packs_weights(target):
+        return {}
     needs = {f: wanted(f, target) for f in group_uses(fused) if reshaped_params(f) is None}
-    tasks = {f: _task(need, target) for f, need in needs.items() if need.recorded is None}
-    drawn = [f for f, task in tasks.items() if draws(task) and task not in REMEMBERED]
-    ahead = DrawnAhead([tasks[f] for f in drawn])
-    made = {f: replace(needs[f], drawn=partial(ahead.states, k)) for k, f in enumerate(drawn)}
-    return {**needs, **made}, ahead
+    if ahead is None:
+        return needs
+    asked = network_backend(target.kind.name).asked(str(target))
+    return {f: _begun(need, _task(need, target), asked, ahead) for f, need in needs.items()}
+
+
+def _begun(need: Wanted, task: SearchTask, asked: str | None, ahead: MadeAhead) -> Wanted:
+    """A group whose kernel is made ahead; the programs that are drawn for it are remembered."""
+    recorded = None if need.recorded is None else need.recorded.steps
+    wish = Wish(task, need.group.name, asked, REMEMBERED.programs(task), recorded)
+    ahead.add(wish)
+
+    def made() -> Made | None:
+        found = ahead.made(wish)
+        if found is not None and found.drawn is not None:
+            REMEMBERED.keep(task, found.drawn)
+        return found
+
+    return replace(need, ahead=made, unwanted=partial(ahead.drop, wish))
 
 
 def _warn_of_defaults(names: Sequence[str], target: Target) -> None:

@@ -27,29 +27,26 @@ from ansor.core.target import Target
 from ansor.layout.packing import PackedLayout
 from te_lite.dag_json import dag_to_json
 from te_lite.step_json import to_json
+from te_lite.stmt import LoweredFunc
 
 from ..ir.nodes import Function
 from ..runtime.assemble import GroupKernel
 from ..transform.layout_rewrite import PackedLayouts, take_packed
-from .group_programs import GroupProgram, Wanted, choose_program
+from .group_programs import Wanted, arguments_of, choose_program, results_of
 
 PACKAGES = ("te_lite", "ansor", "relay_lite")
 """What makes source text of a group, beside the package of the backend."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
-    """The kernel of a group that takes some parameters packed (`layouts`, by position).
-
-    `machine_code` waits for the compiler, and raises what the backend's `compile` raises.
-    """
+class Parts:
+    """All of a kernel but its machine code: the group, which takes some parameters packed (`layouts`, by position)."""
 
     function: Function
     layouts: PackedLayouts
     code: KernelCode
     arguments: tuple[int, ...]
     results: tuple[int, ...]
-    machine_code: Callable[[], bytes]
 
     @property
     def name(self) -> str:
@@ -59,6 +56,21 @@ class Kernel:
     def call(self) -> GroupKernel:
         """How the plan of a network calls it."""
         return GroupKernel(self.name, self.arguments, self.results, self.code.scratch)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the store keeps of it."""
+        code, layouts = self.code, {k: [x.shape, x.names, x.digits] for k, x in self.layouts.items()}
+        return {
+            "name": code.name, "source": code.source, "scratch": code.scratch, "facts": code.facts,
+            "layouts": layouts, "arguments": self.arguments, "results": self.results,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel(Parts):
+    """A kernel; `machine_code` waits for the compiler, and raises what the backend's `compile` raises."""
+
+    machine_code: Callable[[], bytes]
 
 
 @dataclass(frozen=True)
@@ -87,22 +99,38 @@ class Maker:
             return self._made(need, taken, None)
         place = self.store.place(self.made_by, _facts(need, taken))
         kept = self.store.read(place)
-        return self._made(need, taken, place) if kept is None else _from_bytes(need, kept)
+        if kept is None:
+            return self._made(need, taken, place)
+        need.unwanted()
+        return _from_bytes(need, kept)
 
     def _made(self, need: Wanted, taken: Set[str], place: Path | None) -> Kernel:
+        """The kernel that a worker made under a name that is free, else that which is chosen now, compiled."""
+        ahead = need.ahead()
+        if ahead is None or ahead.kernel is None or ahead.kernel.name in taken:
+            return self._chosen(need, taken, place)
+        arguments, results = arguments_of(need.function, need.group), results_of(need.function, need.group)
+        return self._compiled(Parts(need.function, {}, ahead.kernel, arguments, results), None, place)
+
+    def _chosen(self, need: Wanted, taken: Set[str], place: Path | None) -> Kernel:
         target = str(self.target)
         program = choose_program(need, self.target, lambda func: self.backend.accept(func, target), taken)
         code = self.backend.code(program.func, target)
-        facts = _to_json(program, code)
+        parts = Parts(program.function, program.layouts, code, program.arguments, program.results)
+        return self._compiled(parts, program.func, place)
+
+    def _compiled(self, parts: Parts, func: LoweredFunc | None, place: Path | None) -> Kernel:
+        """A kernel that a thread compiles, and writes to the store."""
+        facts = parts.to_json()
 
         def compiled() -> bytes:
-            made = self.backend.compile(program.func, code, target)
+            made = self.backend.compile(func, parts.code, str(self.target))
             if self.store is not None and place is not None:
                 self.store.write(place, json.dumps(facts).encode() + b"\n" + made)
             return made
 
         waiting = self.pool.submit(compiled)
-        return Kernel(program.function, program.layouts, code, program.arguments, program.results, waiting.result)
+        return Kernel(parts.function, parts.layouts, parts.code, parts.arguments, parts.results, waiting.result)
 
 
 def _facts(need: Wanted, taken: Set[str]) -> list[Any]:
@@ -111,14 +139,6 @@ def _facts(need: Wanted, taken: Set[str]) -> list[Any]:
     steps = None if need.recorded is None else [to_json(step) for step in need.recorded.steps]
     names = sorted([n for n in taken if re.fullmatch(rf"{re.escape(group.name)}(_packed)?(_\d+)?", n)])
     return [group.name, names, parameters, group.inputs, need.weights, dag_to_json(group.dag), steps]
-
-
-def _to_json(program: GroupProgram, code: KernelCode) -> dict[str, Any]:
-    layouts = {k: [layout.shape, layout.names, layout.digits] for k, layout in program.layouts.items()}
-    return {
-        "name": code.name, "source": code.source, "scratch": code.scratch, "facts": code.facts,
-        "layouts": layouts, "arguments": program.arguments, "results": program.results,
-    }  # fmt: skip
 
 
 def _from_bytes(need: Wanted, kept: bytes) -> Kernel:

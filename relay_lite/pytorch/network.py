@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from te_lite.dag import ComputeDAG
 from te_lite.errors import TeError
 from te_lite.state import State
 
-from ..compiler.build import build
+from ..compiler.build import build, build_each
 from ..compiler.extract import extract_tasks
 from ..ir.module import IRModule
 from ..runtime.library import NetworkLibrary
+from ..transform import PassContext
 from ..tuning.network import Network, in_layout, in_precision
 from ..tuning.tune_network import tune
 from .options import Options
@@ -101,11 +102,30 @@ def compiled(graph: IRModule, target: Target, log: Path | None, records: bool = 
 
     Without `records` all of its programs are default ones, and nothing is said of that.  Raises what `build` raises.
     """
+    with _records_of(log, records) as noted:
+        return build(graph, target=target), noted is not None and noted.found
+
+
+def compiled_each(
+    graphs: Sequence[tuple[IRModule, Target, PassContext]], log: Path | None, records: bool = True
+) -> list[NetworkLibrary | TeError]:
+    """Networks as `compiled` gives them, which have passes of their own, made side by side; errors where there is none.
+
+    The kernels of all are drawn, and their compilers run, at the same time.
+    """
+    with _records_of(log, records):
+        return build_each(graphs)
+
+
+@contextmanager
+def _records_of(log: Path | None, records: bool) -> Iterator[_Noted | None]:
+    """Let networks have the records of a log and of the store, or none, which is not said."""
     if not records:
         with _NoRecords(), unsaid():
-            return build(graph, target=target), False
+            yield None
+        return
     with ApplyHistoryBest(log) if log is not None and log.exists() else nullcontext(), _Noted() as noted:
-        return build(graph, target=target), noted.found
+        yield noted
 
 
 class _NoRecords(DispatchContext):

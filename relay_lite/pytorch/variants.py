@@ -28,7 +28,7 @@ from ..runtime.library import NetworkLibrary
 from ..transform import PassContext, SubPixelConvolutions, SumsBeforeProducts
 from ..transform.alter_op_layout import WINOGRAD
 from .faster import call_seconds
-from .network import compiled, log_of, measure, prepared
+from .network import compiled, compiled_each, log_of, measure, prepared
 from .options import Options
 from .program import Program
 
@@ -111,6 +111,19 @@ def _variants(graph: IRModule, device: Any, options: Options) -> list[Variant]:
     return [USUAL, *([DIRECT] if any(map(_by_winograd, convs)) else []), FIRST]
 
 
+def _libraries(
+    variants: Sequence[Variant], graph: IRModule, device: Any, options: Options
+) -> list[NetworkLibrary | TeError]:
+    """The networks of a graph in several ways, and the errors of those that cannot be compiled."""
+    made = []
+    for variant in variants:
+        with variant.context:
+            wanted, target = prepared(graph, device.type, options, variant.layout)
+        made.append((wanted, target, variant.context))
+    with log_of(options.unmeasured) as log:
+        return compiled_each(made, log, options.records)
+
+
 def _by_winograd(conv: Call) -> bool:
     """Whether Winograd's method may compute a convolution with channels first."""
     plain = conv.attrs["groups"] == 1 and {*conv.attrs["strides"], *conv.attrs["dilation"]} == {1}
@@ -125,22 +138,27 @@ def _fastest(
     make: Make,
     inputs: Callable[[], Sequence[Any]],
 ) -> tuple[Variant, Program] | None:
-    """The way whose program takes least time, with that program; None where none runs."""
+    """The way whose program takes least time, with that program; None where none runs.
+
+    All are compiled before any is run, and wait for each other's compilers no longer than for their own.
+    """
     best: tuple[float, Variant, Program] | None = None
     given: Sequence[Any] = ()
+    libraries = _libraries(variants, graph, device, options)
     for variant in variants:
         try:
             given = given or inputs()
-            with variant.context, log_of(options.unmeasured) as log:
-                wanted, target = prepared(graph, device.type, options, variant.layout)
-                program = make(compiled(wanted, target, log, options.records)[0])
+            library = libraries.pop(0)
+            if isinstance(library, TeError):
+                raise library
+            program = make(library)
             (seconds,) = call_seconds([partial(program, *given)], device)
         except (TeError, torch.OutOfMemoryError) as error:
             logger.info("convolutions in %s are not tried: %s", variant, error)
             continue
         if best is None or seconds < best[0]:
             best = seconds, variant, program
-        del program
+        del program, library
         gc.collect()  # the memory of what has lost
         torch.cuda.empty_cache()
     if best is None:

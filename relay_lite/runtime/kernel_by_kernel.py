@@ -104,7 +104,12 @@ class KernelByKernel:
         arguments = [[list(b.shape), b.dtype] for b in func.args]
         return KernelCode(func.name, self._backend.source(func, target), (), {"arguments": arguments})
 
-    def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
+    def asked(self, target: str) -> None:
+        return None
+
+    def compile(self, func: LoweredFunc | None, code: KernelCode, target: str) -> bytes:
+        require(func is not None, GraphError, f"kernel {code.name}", "it is built from its program, not from source")
+        assert func is not None
         with scratch_folder("kernel") as folder:
             built = Path(folder) / "built"
             built.mkdir()

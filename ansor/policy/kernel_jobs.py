@@ -1,0 +1,151 @@
+"""What workers make of a task of a network: default programs, and the source of the first one that the target takes.
+
+A job is the computation, the target and the hardware as JSON; its answer is what this process would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from te_lite.dag_json import dag_from_json
+from te_lite.errors import TeError
+from te_lite.lower import lower
+from te_lite.replay import replay
+from te_lite.state import State
+from te_lite.step import Step
+from te_lite.step_json import steps_from_json, to_json
+
+from ..core.backend import NetworkBackend
+from ..core.backends import load_backend
+from ..core.hardware import HardwareParams
+from ..core.layout_option import LayoutRewriteOption
+from ..core.network_plan import KernelCode
+from ..core.task import SearchTask
+from ..measure.payload import task_payload
+from .default_schedule import breeds, default_states, drawn_of, draws
+
+BRED, DRAWN, PLAIN = 4.0, 1.0, 0.1
+"""What a task costs whose programs are bred, are drawn otherwise, or are known, by comparison."""
+Programs = tuple[tuple[Step, ...], ...]
+"""The steps of programs, best first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Wish:
+    """What is to be made of a task: the kernel called `name` of the first default program that the target takes.
+
+    `asked` is the target for a backend that asks no device; where it is None programs are drawn and no kernel is made.
+    `drawn` are the programs that were drawn before, None where they are to be drawn; only `recorded` is tried where
+    there is one.
+    """
+
+    task: SearchTask
+    name: str = ""
+    asked: str | None = None
+    drawn: Programs | None = None
+    recorded: tuple[Step, ...] | None = None
+
+    @property
+    def draws(self) -> bool:
+        """Whether programs are to be drawn."""
+        return self.drawn is None and self.recorded is None and draws(self.task)
+
+    @cached_property
+    def cost(self) -> float:
+        """What it takes, by comparison with others."""
+        if self.draws:
+            return BRED if breeds(self.task) else DRAWN
+        return 0.0 if self.asked is None else PLAIN
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for what becomes the same."""
+        return key_of(self.task), self.name, self.asked, self.recorded
+
+    def job(self) -> dict[str, Any]:
+        """It, as JSON for a worker."""
+        hardware = self.task.hardware_params.completed(self.task.target).to_json()
+        known = None if self.recorded is None else (self.recorded,)
+        return {
+            **task_payload(self.task), "op": "draw", "hardware": hardware, "name": self.name, "asked": self.asked,
+            "draws": self.draws, "drawn": _to_json(self.drawn), "recorded": _to_json(known),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a task: the programs that were drawn for it, and its kernel; None for what was not made.
+
+    Behind the program of the kernel none is drawn: the target takes that one whenever it is asked.
+    """
+
+    drawn: Programs | None
+    kernel: KernelCode | None
+
+    @staticmethod
+    def of(answered: dict[str, Any], name: str) -> Made:
+        """It, from the answer of a worker.  Raises RecordError for programs that are none."""
+        drawn, kernel = answered["programs"], answered["kernel"]
+        return Made(
+            None if drawn is None else _programs(drawn),
+            None if kernel is None else KernelCode(name, kernel[0], tuple(kernel[1]), kernel[2]),
+        )
+
+
+def key_of(task: SearchTask) -> Hashable:
+    """All that decides which default programs a task has."""
+    return task.workload_key, str(task.target), task.hardware_params, task.layout_rewrite_option
+
+
+def answer(job: dict[str, Any]) -> dict[str, Any]:
+    """The programs and the kernel of a job, in a worker (`ansor.core.registry.WORKER_JOBS`)."""
+    task = SearchTask(
+        compute_dag=dag_from_json(job["dag"]), target=job["target"], hardware_params=HardwareParams(*job["hardware"]),
+        layout_rewrite_option=LayoutRewriteOption(job["layout"]),
+    )  # fmt: skip
+    drawn, seen = drawn_of(task) if job["draws"] else iter(()), list[State]()
+    kernel = None if job["asked"] is None else _kernel(task, job, _noted(drawn, seen))
+    seen += drawn if kernel is None else []
+    return {
+        "error_no": 0, "programs": _to_json([state.steps for state in seen]) if job["draws"] else None,
+        "kernel": None if kernel is None else [kernel.source, list(kernel.scratch), dict(kernel.facts)],
+    }  # fmt: skip
+
+
+def _noted(states: Iterator[State], seen: list[State]) -> Iterator[State]:
+    """The states, each of which is added to `seen` when it is asked for."""
+    for state in states:
+        seen.append(state)
+        yield state
+
+
+def _kernel(task: SearchTask, job: dict[str, Any], drawn: Iterator[State]) -> KernelCode | None:
+    """The kernel of the first program that the target takes, None where it takes none."""
+    networks = load_backend(job["backend"], job["kind"]).networks
+    if networks is None:
+        return None
+    known = (replay(task.compute_dag, steps) for steps in _programs(job["recorded"] or job["drawn"] or []))
+    states = known if job["recorded"] else default_states(task, drawn if job["draws"] else known)
+    for state in states:
+        try:
+            return _code(networks, state, job["name"], job["asked"])
+        except TeError:  # the next one, as where no worker is
+            continue
+    return None
+
+
+def _code(networks: NetworkBackend, state: State, name: str, asked: str) -> KernelCode:
+    func = lower(state, list(dict.fromkeys(state.dag.tensors)), name)
+    networks.accept(func, asked)
+    return networks.code(func, asked)
+
+
+def _to_json(programs: Sequence[tuple[Step, ...]] | None) -> list[Any] | None:
+    return None if programs is None else [[to_json(step) for step in steps] for steps in programs]
+
+
+def _programs(data: Sequence[Any]) -> Programs:
+    return tuple([tuple(steps_from_json(steps)) for steps in data])
