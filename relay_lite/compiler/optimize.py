@@ -31,6 +31,7 @@ from ..transform import (
     SimplifyInference,
     TurnProducts,
 )
+from ..transform.batch_slices import BatchSlices
 from ..transform.fuse_attention import DTYPES
 from ..transform.loop import PlaceLoopResults, has_loops, share_groups, with_constants_inside
 
@@ -48,7 +49,7 @@ def optimize(
     function = bind_params(main_function(graph), {} if params is None else params)
     loops = has_loops(function)
     fused = pipeline(target)(with_constants_inside(FoldConstant()(function)) if loops else function)
-    fused = share_groups(fused) if loops else fused
+    fused = share_groups(fused) if has_loops(fused) else fused
     return Sequential([AutoSchedulerLayoutRewrite(target)])(fused) if for_build else fused
 
 
@@ -73,7 +74,7 @@ def pipeline(target: Target) -> Pass:
         FastMath(),
         *([RowShapes()] if rows else []),
         FoldConstant(),
-        *([TurnProducts()] if moves else []),
+        *([TurnProducts(), BatchSlices(dtypes=multiplied)] if moves else []),  # a GPU's memory is what is short
         PlaceLoopResults(),
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),
     ]

@@ -21,20 +21,23 @@ Step: TypeAlias = Callable[[Exprs, Exprs], tuple[Exprs, Exprs]]
 
 
 def loop(
-    step: Step, sliced: Exprs, states: Exprs, steps: int, backwards: bool = False
-) -> tuple[list[Expr], list[Expr]]:
+    step: Step, sliced: Exprs, states: Exprs, steps: int, backwards: bool = False,
+    turns: Sequence[tuple[int, int]] = (),
+) -> tuple[list[Expr], list[Expr]]:  # fmt: skip
     """The states after all steps, and what the steps gave, each along the first axis in the order of the slices.
 
     `step` gets the slices of a step, each the `steps`th part of a tensor of `sliced` along its first axis, and the
     states, and gives the new states, then what the step adds to the results.  What it uses that depends on neither is
-    computed once, before the loop.  Raises GraphError for what makes no loop.
+    computed once, before the loop.  `turns` are those of `Loop`.  Raises GraphError for what makes no loop.
     """
-    slices = [Var(f"x{k}", _part(tensor_type(e), steps)) for k, e in enumerate(sliced)]
+    counts = [count for count, _ in turns] if len(turns) == len(sliced) else [steps] * len(sliced)
+    slices = [Var(f"x{k}", _part(tensor_type(e), n)) for k, (e, n) in enumerate(zip(sliced, counts, strict=True))]
     before = [Var(f"s{k}", tensor_type(e)) for k, e in enumerate(states)]
     after, given = step(slices, before)
     body, outside = _closed(Tuple((*after, *given)), {*slices, *before})
     params = (*slices, *before, *outside.values())
-    made = Loop(Function(params, body), (*sliced, *states, *outside), steps, len(sliced), len(states), backwards)
+    args = (*sliced, *states, *outside)
+    made = Loop(Function(params, body), args, steps, len(sliced), len(states), backwards, tuple(turns))
     found: list[Expr] = [TupleGetItem(made, k) for k in range(len(after) + len(given))]
     return found[: len(after)], found[len(after) :]
 

@@ -225,6 +225,9 @@ class Loop(Expr):
     gives the new states, then what each step adds to results that are as long as all steps together.  A loop that runs
     `backwards` takes the slices from the last to the first, and puts results where it takes them.
 
+    `turns` may say of every sliced argument into how many slices it is cut, and how many steps take a slice before the
+    next one is taken; after the last one comes the first.
+
     Raises GraphError for parts that do not fit each other.
     """
 
@@ -234,6 +237,7 @@ class Loop(Expr):
     sliced: int
     states: int
     backwards: bool = False
+    turns: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         params, results = self.function.params, self._results()
@@ -241,7 +245,10 @@ class Loop(Expr):
         known = self.sliced >= 0 and 0 <= self.states <= len(results) and self.sliced + self.states <= len(params)
         require(known and len(self.args) == len(params), GraphError, "loop", f"there are {len(params)} parameters",
                 sliced=self.sliced, states=self.states, arguments=len(self.args))  # fmt: skip
-        wanted = [_long(p.var_type, self.steps) if k < self.sliced else p.var_type for k, p in enumerate(params)]
+        law = "turns are slices and steps of a slice, which fill all steps"
+        even = all(min(turn) > 0 and self.steps % (turn[0] * turn[1]) == 0 for turn in self.turns)
+        require(len(self.turns) in (0, self.sliced) and even, GraphError, "loop", law, turns=self.turns)
+        wanted = [_long(p.var_type, self.slices(k)) if k < self.sliced else p.var_type for k, p in enumerate(params)]
         found = [tensor_type(a) for a in self.args]
         law = f"arguments are {', '.join(map(str, wanted))}"
         require(found == wanted, GraphError, "loop", law, found=", ".join(map(str, found)))
@@ -262,8 +269,17 @@ class Loop(Expr):
         return TupleType((*results[: self.states], *[_long(t, self.steps) for t in results[self.states :]]))
 
     def slice_of(self, step: int) -> int:
-        """The number of the slice that a step takes and gives."""
+        """The number of the slice that a step gives."""
         return self.steps - 1 - step if self.backwards else step
+
+    def slices(self, k: int) -> int:
+        """Into how many slices an argument is cut."""
+        return self.turns[k][0] if self.turns else self.steps
+
+    def slice_taken(self, k: int, step: int) -> int:
+        """The number of the slice of an argument that a step takes."""
+        count, every = self.turns[k] if self.turns else (self.steps, 1)
+        return self.slice_of(step) // every % count
 
 
 def _long(one: TensorType, steps: int) -> TensorType:

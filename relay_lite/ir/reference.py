@@ -107,12 +107,12 @@ def _node(node: Expr, values: Mapping[int, Value], dtype: str | None) -> Value:
 def _loop(node: Loop, args: Sequence[Value], dtype: str | None) -> Value:
     """The last states, and what all steps gave, in the order of their slices."""
     kept = node.sliced + node.states
-    sliced = [np.split(a, node.steps) for a in args[: node.sliced]]
+    sliced = [np.split(a, node.slices(k)) for k, a in enumerate(args[: node.sliced])]
     states, given = list(args[node.sliced : kept]), dict[int, Sequence[Value]]()
     for step in range(node.steps):
-        k = node.slice_of(step)
-        found = _function(node.function, [*[s[k] for s in sliced], *states, *args[kept:]], dtype)
-        states, given[k] = list(found[: node.states]), found[node.states :]
+        slices = [s[node.slice_taken(k, step)] for k, s in enumerate(sliced)]
+        found = _function(node.function, [*slices, *states, *args[kept:]], dtype)
+        states, given[node.slice_of(step)] = list(found[: node.states]), found[node.states :]
     return *states, *[np.concatenate(every) for every in zip(*[given[k] for k in sorted(given)], strict=True)]
 
 

@@ -71,8 +71,9 @@ def _node(node: Expr, named: Mapping[int, str], callees: Mapping[int, str]) -> s
             return f"{op.name}({', '.join([named[id(a)] for a in args] + shown)})"
         case FunctionCall(function=function, args=args):
             return f"{callees.get(id(function), '@fn')}({', '.join(named[id(a)] for a in args)})"
-        case Loop(function=function, args=args, steps=steps, sliced=sliced, states=states, backwards=backwards):
-            shown = [f"steps={steps}", f"sliced={sliced}", f"states={states}", *["backwards=True"] * backwards]
+        case Loop(function=function, args=args, steps=steps, sliced=sliced, states=states):
+            shown = [f"steps={steps}", f"sliced={sliced}", f"states={states}", *["backwards=True"] * node.backwards]
+            shown += [f"turns={node.turns}"] if node.turns else []
             return f"loop {callees[id(function)]}({', '.join([named[id(a)] for a in args] + shown)})"
         case Tuple(fields=fields):
             return f"({', '.join(named[id(f)] for f in fields)})"

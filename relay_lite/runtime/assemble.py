@@ -38,8 +38,9 @@ class GroupKernel:
 class _Value:
     """A tensor of the graph while the plan is made; `origin` is the value whose storage it uses, itself as a rule.
 
-    It begins at byte `start` of that one.  One that the steps of a loop read or share keeps its room for `apart` more
-    steps when it is not needed any more, all those of the loop, so that this loop and the next may run together.
+    It begins at byte `start` of that one.  One that the steps of a loop with states read or share keeps its room for
+    `apart` more steps when it is not needed any more, all those of the loop, so that this loop and the next may run
+    together.
     """
 
     type: TensorType
@@ -169,7 +170,7 @@ class _Builder:
         for step in range(node.steps):
             k = node.slice_of(step)
             for n, (param, arg) in enumerate(zip(node.function.params, args, strict=True)):
-                start = k * nbytes_of(param.var_type) if n < node.sliced else 0
+                start = node.slice_taken(n, step) * nbytes_of(param.var_type) if n < node.sliced else 0
                 self.of[id(param)] = (self.same_storage(param.var_type, arg, start),)
             parts = {p: self.same_storage(types[p], v, k * nbytes_of(types[p])) for p, v in shown.items()}
             self.wanted = {**parts, **{p: turns[p][step % 2] for p in hidden}}
@@ -177,7 +178,8 @@ class _Builder:
                 self.visit(inner)
             given = [self.of[id(f)][0] for f in body.fields]
             args[node.sliced : node.sliced + node.states] = given[: node.states]
-        for value in (*self.again.values(), *[v for pair in turns.values() for v in pair], *before):
+        shared = (*self.again.values(), *[v for pair in turns.values() for v in pair], *before) if node.states else ()
+        for value in shared:
             self.values[self.values[value].origin].apart = len(self.calls) - begun
         self.again, self.wanted = None, {}
         return (*given[: node.states], *every)

@@ -8,36 +8,38 @@ held for one slice at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import gcd, prod
-
-import numpy as np
+from math import prod
 
 from ..ir.loops import loop
+from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, children, rebuild
-from ..ir.visit import is_op, with_body
-from .batchwise import CONVOLUTIONS, PRODUCT, SOFTMAX, WINOGRAD, common_batch, on_slice, sliced_args
-from .dominator import Dominator, FlowGraph, between, flow_graph, post_dominators
-from .fuse_attention import DTYPES, LEAST
+from ..ir.visit import with_body
+from .batch_regions import Region, multiply_adds, region_of
+from .batchwise import on_slice, sliced_axes
+from .dominator import FlowGraph, flow_graph, post_dominators
+from .fuse_attention import DTYPES
+from .live_bytes import LiveBytes, bytes_of
 from .loop import ALIGNMENT, with_constants_inside
 from .sequential import Pass
-from .simplify_movement import MOVES, RESHAPES, TRANSPOSITIONS
 
-WINOGRAD_TAPS = 9
+BYTE = 6
+"""Multiply-adds of a GPU in the time in which it moves a byte of memory."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """How small slices are.
 
-    They are cut until what is held besides takes at most `share` of the bytes of the result, as long as every product
-    of a slice has so many multiply-adds and results.  Fewer multiply-adds take a GPU no longer than the launches of a
-    slice's kernels, and fewer results do not occupy all its threads a few times: so small graphs stay as they are.
+    They are cut until a graph holds at most `share` more bytes than its operators one after the other would
+    (`LiveBytes`), as long as a slice takes the time of `work` multiply-adds, and its largest product has so many
+    `results`.  Less work takes a GPU no longer than the launches of a slice's kernels, and fewer results do not occupy
+    all its threads: so small graphs stay as they are.
     """
 
     share: float = 0.05
-    multiply_adds: int = 1 << 29
+    work: int = 1 << 29
     results: int = 1 << 19
 
 
@@ -53,181 +55,112 @@ def BatchSlices(limits: Limits = Limits(), dtypes: Collection[str] = DTYPES) -> 
     return Pass("BatchSlices", 1, (), run, of_passes=True)  # no loop in the functions of loops
 
 
-@dataclass(frozen=True)
-class _Region:
-    """Operators by number; only the result of the last one is read elsewhere.
-
-    `batch` is what the number of slices must divide, `extra` the bytes that are held besides arguments and result.
-    """
-
-    members: tuple[int, ...]
-    end: int
-    batch: int
-    extra: int = 0
-
-
 def _sliced(function: Function, limits: Limits, dtypes: Collection[str]) -> Function:
     graph = flow_graph(function)
-    tree, taken, ends = post_dominators(graph), set[int](), dict[int, tuple[_Region, int]]()
-    for k, node in enumerate(graph.nodes):
-        if k in taken or not _multiply_adds(node) or sliced_args(node) is None:
-            continue
-        region = _region(graph, tree, k, taken, dtypes)
-        steps = _steps(graph, region, limits)
-        if steps > 1:
-            ends[region.end] = region, steps
-            taken |= set(region.members)
+    regions = _regions(graph, dtypes)
+    live = LiveBytes(graph, frozenset([k for region in regions for k in region.scores]))
+    counts = {region.end: (region, _counts(region, live, limits)) for region in regions if region.extra}
     made = dict[Expr, Expr]()
     for k, node in enumerate(graph.nodes):
-        made[node] = _loop(graph, *ends[k], made) if k in ends else rebuild(node, [made[c] for c in children(node)])
-    return with_constants_inside(with_body(function, made[function.body])) if ends else function
+        cut = k in counts and prod(counts[k][1]) > 1
+        made[node] = _loop(*counts[k], made) if cut else rebuild(node, [made[c] for c in children(node)])
+    body = made[function.body]
+    return function if body is function.body else with_constants_inside(with_body(function, body))
 
 
-def _loop(graph: FlowGraph, region: _Region, steps: int, made: dict[Expr, Expr]) -> Expr:
-    """The result of a region, computed slice by slice."""
-    whole = _inputs(graph, region)
+def _regions(graph: FlowGraph, dtypes: Collection[str]) -> list[Region]:
+    """Those of a graph; none that hold more share an operator."""
+    tree, taken, found = post_dominators(graph), set[int](), list[Region]()
+    for k in range(len(graph.nodes)):
+        region = region_of(graph, tree, k, taken, dtypes)
+        if region is not None:
+            found.append(region)
+            taken |= set(region.members if region.extra else ())
+    return found
+
+
+def _loop(region: Region, counts: tuple[int, int], made: dict[Expr, Expr]) -> Expr:
+    """The result of a region, computed slice by slice; `made` has what is outside.
+
+    The batch is cut into `counts[0]` slices, each of these along the second axis into `counts[1]`, which come first.
+    """
+    first, second = counts
+    whole, inside = list[_Cut](), set(region.calls)
+    for node in region.calls:
+        whole += [_cut(node, k, second) for k, a in enumerate(node.args) if a not in inside]
+    taken = [cut for cut in dict.fromkeys(whole) if cut.axes]
 
     def step(slices: Sequence[Expr], states: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
-        values = {**made, **dict(zip(whole, slices, strict=True))}
-        for node in _calls(graph, region):
-            flags = zip(node.args, sliced_args(node) or (), strict=True)
-            values[node] = on_slice(node, [values[a] if cut else made[a] for a, cut in flags], steps)
-        return [], [values[graph.nodes[region.end]]]
+        given, values = dict(zip(taken, slices, strict=True)), dict[Expr, Expr]()
+        for node in region.calls:
+            cuts = [_cut(node, k, second) for k in range(len(node.args))]
+            args = [values[c.whole] if c.whole in values else given[c] if c.axes else made[c.whole] for c in cuts]
+            values[node] = on_slice(node, args, counts if second > 1 else counts[:1])
+        return [], [values[end]]
 
-    _, (every,) = loop(step, [made[e] for e in whole], [], steps)
-    return every
-
-
-def _calls(graph: FlowGraph, region: _Region) -> Iterator[Call]:
-    return (node for k in sorted(region.members) for node in [graph.nodes[k]] if isinstance(node, Call))
-
-
-def _inputs(graph: FlowGraph, region: _Region) -> list[Expr]:
-    """What a region takes slices of."""
-    inside = set(_calls(graph, region))
-    cut = [a for n in _calls(graph, region) for a, c in zip(n.args, sliced_args(n) or (), strict=True) if c]
-    return list(dict.fromkeys([a for a in cut if a not in inside]))
+    end = region.graph.nodes[region.end]
+    sliced, turns = [c.in_rows(made[c.whole], second) for c in taken], [c.turn(first, second) for c in taken]
+    _, (every,) = loop(step, sliced, [], first * second, turns=turns if second > 1 else ())
+    return every if second == 1 else call("reshape", every, newshape=end.shape)
 
 
-def _steps(graph: FlowGraph, region: _Region, limits: Limits) -> int:
-    """Into how many slices a region is cut, 1 where it is not."""
-    products = [node for node in _calls(graph, region) if _multiply_adds(node)]
-    ends = [graph.nodes[region.end], *_inputs(graph, region)]
+@dataclass(frozen=True)
+class _Cut:
+    """An argument and the axes along which it is cut: with the batch, and with the second axis of results."""
 
-    def fits(steps: int) -> bool:
-        large = all(_multiply_adds(p) >= steps * limits.multiply_adds for p in products)
-        wide = all(prod(p.shape) >= steps * limits.results for p in products)
-        return large and wide and all(_bytes(e) // steps % ALIGNMENT == 0 for e in ends)
+    whole: Expr
+    batch: int | None
+    second: int | None
 
-    budget = limits.share * _bytes(ends[0])
-    counts = [n for n in range(2, region.batch + 1) if region.batch % n == 0 and fits(n)]
-    if region.extra <= budget or not counts:
-        return 1
-    return next((n for n in counts if region.extra <= n * budget), counts[-1])
+    @property
+    def axes(self) -> tuple[int, ...]:
+        return tuple([axis for axis in (self.batch, self.second) if axis is not None])
 
+    def turn(self, first: int, second: int) -> tuple[int, int]:
+        """As in `Loop.turns`."""
+        slices = (1 if self.batch is None else first) * (1 if self.second is None else second)
+        return slices, second if self.second is None else 1
 
-# ----------------------------------------------------------------------------------------------------- regions
-
-
-def _region(
-    graph: FlowGraph, tree: Sequence[Dominator], first: int, taken: Collection[int], dtypes: Collection[str]
-) -> _Region:
-    """A product with what follows it up to the last operator that needs more memory, and on as long as the batch stays.
-
-    What only moves its operands is inside, too.
-    """
-    node = graph.nodes[first]
-    assert isinstance(node, Call)
-    found = [_Region((first,), first, common_batch(node), _scratch(node))]
-    while (end := tree[found[-1].end].parent) is not None:
-        grown = _grown(graph, found[-1], end, taken, dtypes)
-        if grown is None:
-            break
-        found.append(grown)
-    core = next(k for k, r in enumerate(found) if r.extra == found[-1].extra)
-    kept = next(r for r in reversed(found[core:]) if r.batch == found[core].batch)
-    return _with_moves(graph, kept, taken)
+    def in_rows(self, made: Expr, second: int) -> Expr:
+        """The argument with slices along its first axis."""
+        if self.second != 1 or second == 1:
+            return made
+        shape = made.shape
+        return call("reshape", made, newshape=(shape[0] * second, shape[1] // second, *shape[2:]))
 
 
-def _grown(
-    graph: FlowGraph, region: _Region, end: int, taken: Collection[int], dtypes: Collection[str]
-) -> _Region | None:
-    """A region with all up to the dominator `end` of its result; None where that cannot be sliced."""
-    path = sorted(between(graph, region.end, end))
-    inside = {graph.nodes[k] for k in (*region.members, *path)}
-    batch, extra = region.batch, region.extra
-    for k in path:
-        node, flags = graph.nodes[k], sliced_args(graph.nodes[k])
-        if flags is None or not isinstance(node, Call) or k in taken:
-            return None
-        if any(a in inside and not cut for a, cut in zip(node.args, flags, strict=True)):
-            return None
-        if _multiply_adds(node):
-            scores = _scores(graph, region, node, dtypes)
-            if scores is None or len(path) > 1:
-                return None
-            extra += 2 * _bytes(scores)  # before and after the softmax
-        batch = gcd(batch, common_batch(node))
-        extra += _bytes(node) if is_op(node, *TRANSPOSITIONS) and _of_convolution(graph, region) else 0
-    return _Region((*region.members, *path), end, batch, extra) if batch > 1 else None
+def _cut(node: Call, k: int, second: int) -> _Cut:
+    """How argument `k` of an operator is cut."""
+    batch = sliced_axes(node) or ()
+    rows = (sliced_axes(node, 1) or ()) if second > 1 else (None,) * len(batch)
+    return _Cut(node.args[k], batch[k], rows[k])
 
 
-def _scores(graph: FlowGraph, region: _Region, node: Call, dtypes: Collection[str]) -> Expr | None:
-    """The scores of attention that end in a product; None where it is none, or becomes one kernel."""
-    softmax = any(is_op(n, SOFTMAX) for n in _calls(graph, region))
-    given, fused = node.args[0], node.dtype in dtypes and min(node.args[0].shape[-2:]) >= LEAST
-    reads = given is graph.nodes[region.end] and is_op(node, PRODUCT)
-    return given if softmax and reads and not fused and not _of_convolution(graph, region) else None
+def _counts(region: Region, live: LiveBytes, limits: Limits) -> tuple[int, int]:
+    """Into how many slices a region is cut along its batch, and each of these along the second axis."""
+    graph = region.graph
+    products = [node for node in region.calls if multiply_adds(node)]
+    ends = [graph.nodes[region.end], *region.inputs]
+    work = sum(map(multiply_adds, products)) + BYTE * (2 * region.extra + sum(map(bytes_of, ends)))
+
+    def fits(counts: tuple[int, int]) -> bool:
+        steps, (first, second) = prod(counts), counts
+        large = work >= steps * limits.work and max([prod(p.shape) for p in products]) >= steps * limits.results
+        cuts = [_cut(node, k, second) for node in region.calls for k in range(len(node.args))]
+        parts = [bytes_of(c.whole) // c.turn(first, second)[0] for c in cuts if c.axes]
+        return large and all(n % ALIGNMENT == 0 for n in (*parts, bytes_of(ends[0]) // steps))
+
+    counts = [(n, 1) for n in _divisors(region.batch)]
+    counts += [(region.batch, n) for n in _divisors(region.second) if region.batch == ends[0].shape[0]]
+    able = [(1, 1), *[c for c in counts if prod(c) > 1 and fits(c)]]
+    if len(able) == 1:
+        return able[0]
+    inputs = [graph.numbers[e] for e in region.inputs]
+    inside = live.of(region.members) - live.of([region.end, *inputs])
+    held = region.extra + sum([live.size[p] for p in inside])
+    budget = (1 + limits.share) * live.most - live.around(region.end, inputs, region.members)
+    return next((c for c in able if held <= prod(c) * budget), able[-1])
 
 
-def _of_convolution(graph: FlowGraph, region: _Region) -> bool:
-    return is_op(graph.nodes[region.members[0]], *CONVOLUTIONS)
-
-
-def _with_moves(graph: FlowGraph, region: _Region, taken: Collection[int]) -> _Region:
-    """A region with what only moves its operands and is read nowhere else; operands of a convolution are then copies.
-
-    Reshapes alone, which cost nothing, stay outside.
-    """
-    numbers, members = {node: k for k, node in enumerate(graph.nodes)}, list(region.members)
-    batch, extra = region.batch, region.extra
-    for data in _inputs(graph, region):
-        node, way = data, list[int]()
-        while is_op(node, *MOVES, "nn.pad") and len(graph.readers[numbers[node]]) == 1 and numbers[node] not in taken:
-            way.append(numbers[node])
-            if sliced_args(node) is None or gcd(batch, common_batch(node)) == 1:
-                break
-            if not is_op(node, *RESHAPES):
-                batch, members = gcd(batch, common_batch(node)), list(dict.fromkeys([*members, *way]))
-                extra += _bytes(node) if _of_convolution(graph, region) else 0
-            (node,) = node.args
-    return _Region(tuple(members), region.end, batch, extra)
-
-
-# ------------------------------------------------------------------------------------------------------- sizes
-
-
-def _bytes(e: Expr) -> int:
-    return prod(e.shape) * np.dtype(e.dtype).itemsize
-
-
-def _multiply_adds(node: Expr) -> int:
-    """Those of a convolution, as if it were computed directly, or of a product in batches; 0 for another operator."""
-    if is_op(node, WINOGRAD):
-        return prod(node.shape) * WINOGRAD_TAPS * node.args[1].shape[3]
-    if is_op(node, *CONVOLUTIONS):
-        weight = node.args[1]
-        return prod(node.shape) * prod(weight.shape) // weight.shape[node.attrs["kernel_layout"].index("O")]
-    if is_op(node, PRODUCT):
-        return prod(node.shape) * node.args[0].shape[-2 if node.attrs["transpose_a"] else -1]
-    return 0
-
-
-def _scratch(node: Call) -> int:
-    """The bytes of Winograd's transformed data, products and results; 0 for another operator."""
-    if not is_op(node, WINOGRAD):
-        return 0
-    m, (batch, height, width, filters) = node.attrs["tile_size"], node.shape
-    tiles = batch * -(-height // m) * -(-width // m)
-    elements = (m + 2) ** 2 * (node.args[0].shape[3] + filters) + m**2 * filters
-    return tiles * elements * np.dtype(node.dtype).itemsize
+def _divisors(n: int) -> list[int]:
+    return [k for k in range(1, n + 1) if n % k == 0]

@@ -7,8 +7,9 @@ can become one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeGuard
 
 from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, children
@@ -35,6 +36,11 @@ class FlowGraph:
     patterns: tuple[OpPattern, ...]
     readers: tuple[tuple[Edge, ...], ...]
     result: int
+
+    @cached_property
+    def numbers(self) -> Mapping[Expr, int]:
+        """The number of every node."""
+        return {node: k for k, node in enumerate(self.nodes)}
 
 
 @dataclass(frozen=True)

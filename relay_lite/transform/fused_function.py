@@ -90,8 +90,8 @@ def _own(node: Expr) -> Key:
             return "item", index
         case FunctionCall(function=function):
             return "call", structure(function)
-        case Loop(function=function, steps=steps, sliced=sliced, states=states, backwards=backwards):
-            return "loop", structure(function), steps, sliced, states, backwards
+        case Loop(function=function, steps=steps, sliced=sliced, states=states, backwards=backwards, turns=turns):
+            return "loop", structure(function), steps, sliced, states, backwards, turns
         case Tuple():
             return ("tuple",)
         case _:

@@ -95,7 +95,7 @@ def _aligned(loop: Loop) -> Sequence[Expr]:
     args, params, inside = list(loop.args), list(function.params), dict[int, Expr]()
     for k, v in enumerate(function.params[: loop.sliced]):
         if _padding(v):
-            args[k] = _padded(args[k], loop.steps, v)
+            args[k] = _padded(args[k], loop.slices(k), v)
             params[k] = Var(v.name, TensorType((1, prod(v.shape) + _padding(v)), v.dtype))
             inside[id(v)] = _unpadded(params[k], 1, v)
     fields = [f if k < loop.states or not _padding(f) else _padded(f, 1, f) for k, f in enumerate(body.fields)]

@@ -99,6 +99,27 @@ def counted(steps: int) -> Function:
     return Function((x,), Tuple((call("nn.relu", last), every)))
 
 
+def tables(turns: tuple[tuple[int, int], ...]) -> Function:
+    """For every step a row of x times one of y."""
+    x, y = (Var(n, TensorType((rows, 8), "float32")) for n, rows in (("x", 3), ("y", 4)))
+    every: list[Expr] = loop(lambda s, _: ([], [call("multiply", *s)]), [x, y], [], 12, turns=turns)[1]
+    return Function((x, y), every[0])
+
+
+def test_slices_that_stay_for_several_steps_and_come_again() -> None:
+    function = tables(((3, 4), (4, 1)))
+    x, y = (np.random.default_rng(k).uniform(-1, 1, (3 + k, 8)).astype("float32") for k in range(2))
+    want = (x[:, None] * y).reshape(12, 8)
+    module = relay.graph_executor.GraphModule(relay.build(function, target="c")["default"](relay.cpu()))
+    module.run(x=x, y=y)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), want)
+    np.testing.assert_array_equal(reference.run(function, [x, y]), want)
+    assert "turns=((3, 4), (4, 1))" in relay.as_text(function)
+    for wrong in (((3, 5), (4, 1)), ((3, 4),), ((3, 0), (4, 1))):
+        with pytest.raises(GraphError, match="turns are slices and steps of a slice"):
+            tables(wrong)
+
+
 def test_steps_share_memory_and_kernels() -> None:
     few, many = (relay.build(counted(steps), target="c") for steps in (2, 200))
     assert len(many.kernels) == len(few.kernels) and len(many.plan.steps) == len(few.plan.steps) + 198
