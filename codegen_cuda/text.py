@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from te_lite.c_text import ADD, BYTES, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
 from te_lite.dtype import STORED
-from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr
+from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Logical, same
 from te_lite.interval import INDEX_DTYPES
 from te_lite.stored_text import bits_of
-from te_lite.visit import walk
+from te_lite.visit import children, walk
 
 from .indices import around_xor
 
@@ -92,6 +92,22 @@ def _reads_array(e: Expr) -> bool:
     return any(isinstance(x, BufferLoad) and x.buffer.size > 1 for x in walk(e))
 
 
+def _reads(e: Expr) -> Iterator[BufferLoad]:
+    """The reads that an expression makes whatever its conditions are."""
+    if isinstance(e, BufferLoad):
+        yield e
+    first_alone = isinstance(e, Logical) or (isinstance(e, Call) and e.func == "if_then_else")
+    for x in children(e)[:1] if first_alone else children(e):
+        yield from _reads(x)
+
+
+def _is_at_hand(e: Expr, before: Expr) -> bool:
+    """Whether all that `e` reads are numbers of the thread and what `before` has read, and there is something."""
+    reads = list(_reads(e))
+    known = list(_reads(before)) if reads else []
+    return bool(reads) and all(_is_number(x) or any(same(x, y) for y in known) for x in reads)
+
+
 @dataclass
 class CudaText(CText):
     """Prints expressions of one kernel.
@@ -99,7 +115,8 @@ class CudaText(CText):
     Floor division and modulo by powers of two are shifts and masks: both round towards minus infinity whatever the
     sign.  Float minimum and maximum give NaN where an operand is NaN: one instruction from sm_80 on.  Elements of an
     array that are divided by one number of the thread (a row's sum) are multiplied by its reciprocal: a division takes
-    ten instructions.
+    ten instructions.  Of conditions on numbers that are at hand both are evaluated: where the second one is jumped
+    over, as in updates of the place of a maximum, the loads of the next terms wait behind the jump.
     """
 
     dialect: Dialect = CUDA
@@ -119,6 +136,8 @@ class CudaText(CText):
                 return literal(value, dtype)
             case Cast(dtype=dtype, a=a) if dtype == "float16" or (a.dtype == "float16" and dtype in ("bool", *FLOATS)):
                 return self._half_cast(dtype, a), UNARY
+            case Logical(op=op, a=a, b=b) if _is_at_hand(b, a):
+                return f"({self.expr(a, UNARY)} {op[0]} {self.expr(b, UNARY)})", POSTFIX
             case Call(func="index_xor") if (apart := around_xor(e)) is not e:
                 return super()._text(apart)
         return super()._text(e)

@@ -6,8 +6,8 @@ neighbours, and blocks are worth starting.  So nothing is to be searched:
 - a thread computes some neighbours of the result side by side;
 - where another axis than the last runs through neighbours of what is read, blocks are tiles of both axes, so that
   whole sectors are read and written;
-- the threads of a block share the terms of a row, or 32 columns and the terms of each;
-- a thread has all elements of a small window under way, and of windows one below the other those of all;
+- the threads of a block share the terms of a row, or have neighbouring columns and share the terms of each;
+- windows have nests of their own (`window_nests.py`);
 - few rows are cut into parts, whose sums are summed up by a second kernel.
 """
 
@@ -20,15 +20,27 @@ from math import gcd, prod
 from te_lite.index_span import usual_steps
 from te_lite.reads import reads_by
 from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, State
+from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, State
 from te_lite.step import RFactor
 from te_lite.tensor import Operation
 
-from ..core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ..core.schedule_primitives import annotate, fuse, reorder, split
 from ..core.task import SearchTask
 from .plain import THREADS, in_threads, inlined, side_by_side
-from .predicates import elementwise_reader, is_untouched, loop_length
+from .point_threads import (
+    RESIDENT,
+    SERIAL,
+    WARP,
+    computed_in,
+    extents_of,
+    one_loop,
+    point_threads,
+    terms_of,
+    with_reader,
+)
+from .predicates import is_untouched, loop_length
 from .reduction_rules import fuse_reductions
+from .window_nests import side_by_side_windows, windows
 
 LARGE = 1 << 20
 """Points of a stage from which its bytes decide."""
@@ -36,21 +48,18 @@ AGAIN = 2
 """Points for each element that is read, up to which a reduction reads about once."""
 LONG_ROW = 1 << 15
 """Terms of a row that no block can keep: of several reductions each reads it again."""
-WARP = 32
-SERIAL = 4
-"""Elements of a thread of a copy, where no access may touch several."""
 LOADS = 8
 """Loads that a thread of a reduction has under way."""
 APART = 8
 """Elements between neighbours from which each load brings a sector for itself."""
 TURN_COLUMNS, TURN_ROWS, TURN_SERIAL = 8, 16, 4
 """Threads of a tile along the last axis and along the other one, and elements of a thread along the other one."""
-BLOCKS, RESIDENT = 2048, 1 << 18
-"""Blocks of a reduction, and threads, that keep a large GPU busy."""
-WINDOW, UNROLLED = 128, 32
-"""Terms that a thread sums up alone, and those of them that are written out."""
-BELOW = (4, 6, 5, 3, 7, 2)
-"""How many windows one below the other a thread may have, best first: each row is read once for all of them."""
+BLOCKS = 2048
+"""Blocks of a reduction that keep a large GPU busy."""
+WINDOW = 128
+"""Terms that a thread sums up alone."""
+WIDE, WIDE_TERMS = (128, 64, 32), 8
+"""Columns of a block where there are many, best first, and how many threads share the terms of one of the first."""
 MOST_THREADS = 16
 """Threads that share the terms of a column."""
 SHORT_PART = 1 << 11
@@ -84,7 +93,7 @@ def _nested(task: SearchTask, state: State, k: int) -> State:
         return state
     if not state.stages[k].op.reduce_axis:
         return _copy(task, state, k)
-    return _windows(state, k) if _is_window(state, k) else _reduction(state, k)
+    return windows(state, k) if _is_window(state, k) else _reduction(state, k)
 
 
 def streams(task: SearchTask) -> bool:
@@ -93,7 +102,7 @@ def streams(task: SearchTask) -> bool:
     points = [_points(state.stages[k].op) for k in computed if _is_fixed(state.stages[k].op)]
     if len(points) < len(computed) or max(points, default=0) < LARGE or reads_again(task):
         return False
-    terms = [_terms(state.stages[k].op) for k in computed if state.stages[k].op.reduce_axis]
+    terms = [terms_of(state.stages[k].op) for k in computed if state.stages[k].op.reduce_axis]
     return len(terms) < 2 or max(terms) >= LONG_ROW
 
 
@@ -123,7 +132,7 @@ def _reads_again(state: State, k: int) -> bool:
 def _is_window(state: State, k: int) -> bool:
     """Whether a thread is to sum up each point alone: few terms of one tensor, in a window or in a row."""
     op = state.stages[k].op
-    reads, terms = _steps(state, k), _terms(op)
+    reads, terms = _steps(state, k), terms_of(op)
     if reads and _points(op) > AGAIN * reads[0].size:
         return len(reads) == 1 and terms <= WINDOW
     return terms < WARP
@@ -132,22 +141,14 @@ def _is_window(state: State, k: int) -> bool:
 NOTHING = Steps(0, ())
 
 
-def _extents(op: Operation) -> tuple[int, ...]:
-    return tuple([int(v.extent) for v in (*op.axis, *op.reduce_axis)])
-
-
-def _terms(op: Operation) -> int:
-    return prod([int(v.extent) for v in op.reduce_axis])
-
-
 def _points(op: Operation) -> int:
-    return prod(_extents(op))
+    return prod(extents_of(op))
 
 
 def _steps(state: State, k: int) -> list[Steps]:
     """What stage `k` reads, the largest first."""
     hidden = frozenset(j for j, s in enumerate(state.stages) if s.where == INLINED)
-    count, found = len(_extents(state.stages[k].op)), []
+    count, found = len(extents_of(state.stages[k].op)), []
     for producer, read in reads_by(k, state.ops, hidden):
         shape = state.ops[producer].shape
         by_axis = [0.0] * count
@@ -163,7 +164,7 @@ def _steps(state: State, k: int) -> list[Steps]:
 
 def _copy(task: SearchTask, state: State, k: int) -> State:
     """A stage without reductions: tiles where it turns axes, else vectors in the order of the result."""
-    extents = _extents(state.stages[k].op)
+    extents = extents_of(state.stages[k].op)
     turned = _turned(extents, _steps(state, k))
     if turned is None or prod(extents) < LARGE:
         return _in_order(task, state, k)
@@ -175,7 +176,7 @@ def _in_order(task: SearchTask, state: State, k: int) -> State:
     lanes = side_by_side(task, state, k)
     if lanes > 1 or _points(state.stages[k].op) < LARGE:
         return in_threads(state, k, lanes)
-    state, fused = _fused(state, k, [it.uid for it in state.stages[k].iters])
+    state, fused = one_loop(state, k, [it.uid for it in state.stages[k].iters])
     state, (block, several, thread) = split(state, k, fused.uid, (SERIAL, THREADS))
     state = annotate(state, k, several.uid, "unroll")
     state = annotate(state, k, block.uid, "blockIdx.x")
@@ -202,12 +203,12 @@ def _run(extents: Sequence[int], last: int, enough: int, without: int) -> list[i
 
 def _tiles(task: SearchTask, state: State, k: int, turned: int) -> State:
     """Blocks that are tiles of the last axis and `turned`, each with neighbours of its own until they are long."""
-    extents, iters = _extents(state.stages[k].op), state.stages[k].iters
+    extents, iters = extents_of(state.stages[k].op), state.stages[k].iters
     columns = _run(extents, len(extents) - 1, TURN_COLUMNS * TURN_SERIAL, turned)
     rows = _run(extents, turned, TURN_ROWS * TURN_SERIAL, -1)
     others = [iters[a].uid for a in range(len(extents)) if a not in (*rows, *columns)]
-    state, column = _fused(state, k, [iters[a].uid for a in columns])
-    state, row = _fused(state, k, [iters[a].uid for a in rows])
+    state, column = one_loop(state, k, [iters[a].uid for a in columns])
+    state, row = one_loop(state, k, [iters[a].uid for a in rows])
     lanes = gcd(side_by_side(task, state, k), prod([extents[a] for a in columns]))
     wide = TURN_COLUMNS if lanes > 1 else WARP
     state, (right, across, lane) = split(state, k, column.uid, (wide, lanes))
@@ -222,22 +223,18 @@ def _tiles(task: SearchTask, state: State, k: int, turned: int) -> State:
     return annotate(state, k, lane.uid, "vectorize") if lanes > 1 else state
 
 
-def _fused(state: State, k: int, uids: Sequence[int]) -> tuple[State, Iter]:
-    """Neighbouring loops as one (no step where there is one)."""
-    if len(uids) > 1:
-        return fuse(state, k, uids)
-    return state, next(it for it in state.stages[k].iters if it.uid == uids[0])
-
-
 # --------------------------------------------------------------------------------------------------- reductions
 
 
 def _reduction(state: State, k: int) -> State:
     """A reduction: in parts where it has few and long rows or columns."""
+    beside = side_by_side_windows(state, k)
+    if beside is not None:
+        return beside
     op = state.stages[k].op
-    space, terms = prod(op.shape), _terms(op)
+    space, terms = prod(op.shape), terms_of(op)
     sideways = _is_column(op, _steps(state, k))
-    busy = space // WARP * _column_threads(space, terms) // (THREADS // WARP) if sideways else space
+    busy = space // WARP * _column_block(space, terms)[1] // (THREADS // WARP) if sideways else space
     parts = min(-(-BLOCKS // max(1, busy)), terms // SHORT_PART)
     if parts < 2:
         return _sums(state, k, sideways)
@@ -245,78 +242,51 @@ def _reduction(state: State, k: int) -> State:
     state, (part, _) = split(state, k, fused.uid, (-(-terms // parts),))
     place = 0 if sideways else len(op.axis)
     state = apply(state, RFactor(k, state.stages[k].position(part.uid), place))
-    return _sums(_sums(state, k, sideways), k + 1, sideways)
-
-
-def _windows(state: State, k: int) -> State:
-    """A thread for each point, or for some points one below the other; what reads the points is computed there, too."""
-    reader = elementwise_reader(state, k)
-    target = k if reader is None else reader
-    extents = _extents(state.stages[k].op)
-    below = _below(state.stages[k].op, _steps(state, k))
-    count = 1 if below is None else next((n for n in BELOW if extents[below] % n == 0), 1)
-    space = [it.uid for it in state.stages[target].iters if it.kind != REDUCE]
-    if not space:
-        return state
-    several: Iter | None = None
-    if below is not None and count > 1:
-        state, (outer, several) = split(state, target, space[below], (count,))
-        space = [*space[:below], outer.uid, *space[below + 1 :]]
-        rest = [it.uid for it in state.stages[target].iters if it.kind == REDUCE]
-        state = reorder(state, target, [*space, several.uid, *rest])
-        state = annotate(state, target, several.uid, "unroll")
-    state, point = _fused(state, target, space)
-    state, (block, thread) = split(state, target, point.uid, (THREADS,))
-    state = annotate(state, target, block.uid, "blockIdx.x")
-    state = annotate(state, target, thread.uid, "threadIdx.x")
-    if reader is not None:
-        state = compute_at(state, k, reader, (several or thread).uid)
-    return _unrolled(state, k)
-
-
-def _unrolled(state: State, k: int) -> State:
-    """The last reduction loops written out, as far as that is short."""
-    stage, length = state.stages[k], 1
-    for it in reversed([it for it in stage.iters if it.kind == REDUCE]):
-        length *= int(stage.op.reduce_axis[it.uid - len(stage.op.axis)].extent)
-        if length <= UNROLLED:
-            state = annotate(state, k, it.uid, "unroll")
-    return state
-
-
-def _below(op: Operation, reads: Sequence[Steps]) -> int | None:
-    """The last axis but the very last one along which neighbouring windows are as far apart as elements of one are."""
-    space, extents = len(op.axis), _extents(op)
-    steps = reads[0].by_axis if reads else ()
-    apart = {abs(steps[a]) for a in range(space, len(steps)) if steps[a] and extents[a] > 1}
-    found = [a for a in range(space - 1) if abs(steps[a]) in apart] if steps else []
-    return found[-1] if found else None
+    return _sums(_sums(state, k + 1, sideways), k, sideways)
 
 
 def _is_column(op: Operation, reads: Sequence[Steps]) -> bool:
     """Whether neighbours in the largest tensor are terms of different points."""
-    extents = _extents(op)
+    extents = extents_of(op)
     steps = [(abs(step), a) for a, step in enumerate(reads[0].by_axis) if step and extents[a] > 1] if reads else []
     return bool(steps) and min(steps)[1] < len(op.axis)
 
 
-def _column_threads(space: int, terms: int) -> int:
-    """The threads that share the terms of a column: a power of two, few where there are many columns."""
+def _column_block(space: int, terms: int) -> tuple[int, int]:
+    """How many columns a block has, and how many threads share the terms of each: both powers of two.
+
+    Where columns are many, a block reads wide pieces of several rows: odd ones begin anywhere in sectors, so
+    that neighbouring warps fetch some of them twice.  The pieces divide the columns, since a condition around each term
+    keeps loads behind the ones before.
+    """
     threads = 1
+    if space >= RESIDENT // WIDE_TERMS:
+        while threads < MOST_THREADS and terms >= 2 * threads * LOADS:
+            threads *= 2
+        wide = next((n for n in WIDE if space % n == 0), 0)
+        return (wide, min(threads, THREADS * WIDE_TERMS // wide)) if wide and threads > 1 else (THREADS, 1)
     while threads < MOST_THREADS and threads * space < RESIDENT and terms >= 2 * threads * LOADS:
         threads *= 2
-    return threads
+    return (WARP if threads > 1 else THREADS), threads
 
 
 def _sums(state: State, k: int, sideways: bool) -> State:
     """The nest of a reduction without parts."""
-    stage = state.stages[k]
-    space = [it.uid for it in stage.iters if it.kind != REDUCE]
-    points, terms = loop_length(stage, SPATIAL), loop_length(stage, REDUCE)
+    points, terms = loop_length(state.stages[k], SPATIAL), loop_length(state.stages[k], REDUCE)
+    wide, threads = _column_block(points, terms)
+    reader = k
+    if sideways and threads == 1:
+        state, reader = with_reader(state, k)
+    space = [it.uid for it in state.stages[reader].iters if it.kind != REDUCE]
     state, fused = fuse_reductions(state, k)
-    if sideways:
-        return _columns(state, k, space, fused.uid, terms, _column_threads(points, terms))
-    return _rows(state, k, space, fused.uid, terms)
+    if not sideways:
+        return _rows(state, k, space, fused.uid, terms)
+    state, (_, ahead, thread) = split(state, k, fused.uid, (max(1, min(LOADS, terms // threads)), threads))
+    state = annotate(state, k, ahead.uid, "unroll")
+    if threads > 1:
+        state = annotate(state, k, thread.uid, "threadIdx.y")
+    state, lane = point_threads(state, reader, space, wide)
+    return computed_in(state, k, reader, lane)
 
 
 def _rows(state: State, k: int, space: Sequence[int], reduced: int, terms: int) -> State:
@@ -327,21 +297,9 @@ def _rows(state: State, k: int, space: Sequence[int], reduced: int, terms: int) 
     state, (_, ahead, thread) = split(state, k, reduced, (loads, threads))
     state = annotate(state, k, ahead.uid, "unroll")
     if space:
-        state, point = _fused(state, k, space)
+        state, point = one_loop(state, k, space)
         if several > 1:
             state, (point, beside) = split(state, k, point.uid, (several,))
             state = annotate(state, k, beside.uid, "threadIdx.y")
         state = annotate(state, k, point.uid, "blockIdx.x")
     return annotate(state, k, thread.uid, "threadIdx.x")
-
-
-def _columns(state: State, k: int, space: Sequence[int], reduced: int, terms: int, threads: int) -> State:
-    """Each warp has 32 points; `threads` warps share the terms."""
-    wide = WARP if threads > 1 else THREADS
-    state, point = _fused(state, k, space)
-    state, (block, lane) = split(state, k, point.uid, (wide,))
-    state = annotate(state, k, block.uid, "blockIdx.x")
-    state = annotate(state, k, lane.uid, "threadIdx.x")
-    state, (_, ahead, thread) = split(state, k, reduced, (max(1, min(LOADS, terms // threads)), threads))
-    state = annotate(state, k, ahead.uid, "unroll")
-    return annotate(state, k, thread.uid, "threadIdx.y") if threads > 1 else state

@@ -12,16 +12,20 @@ import ansor
 import te_lite as te
 from ansor.cost_model.shipped import shipped_model_of
 from ansor.policy.default_schedule import default_states, draws
-from ansor.sketch import streaming
+from ansor.sketch import streaming, window_nests
 from ansor.sketch.streaming import streaming_state, streams
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
+from te_lite.expr import BufferLoad
 from te_lite.state import ATTACHED, INLINED, State
+from te_lite.stmt import Store, exprs_of, stmts_of
+from te_lite.visit import walk
 from tests.oracle import Oracle
 from tests.workloads import argmax, conv2d_nchw, depthwise, matmul, max_pool, row_stats, softmax
 
 SEED = 5
 Make = Callable[..., list[te.Tensor]]
+Fold = Callable[..., te.Expr]
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 
 
@@ -101,6 +105,40 @@ def pooled(shape: tuple[int, ...], window: int, stride: int, dilation: int) -> l
     return [x, te.compute(out, lambda *i: total[i] * (1.0 / window ** len(terms)), name="average")]
 
 
+def bare_windows(shape: tuple[int, ...], axes: tuple[int, ...], window: int, stride: int) -> list[te.Tensor]:
+    """The largest elements of windows along `axes`, none of which leaves the tensor."""
+    x = te.placeholder(shape, name="x")
+    out = [(n - window) // stride + 1 if a in axes else n for a, n in enumerate(shape)]
+    terms = {a: te.reduce_axis((0, window), f"k{a}") for a in axes}
+
+    def largest(*i: te.Expr) -> te.Expr:
+        at = [i[a] * stride + terms[a] if a in terms else i[a] for a in range(len(shape))]
+        return te.max(x[tuple(at)], axis=list(terms.values()))
+
+    return [x, te.compute(tuple(out), largest, name="largest")]
+
+
+def two_pools(shape: tuple[int, int, int]) -> list[te.Tensor]:
+    """The largest elements and the sums of windows of the same padded tensor."""
+    x = te.placeholder(shape, name="x")
+    wide = te.topi.nn.pad(x, (0, 1, 1), (0, 1, 1), 0.0, name="wide")
+    folds: list[te.Tensor] = []
+    for fold in (te.max, te.sum):
+        axes = [te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s")]
+
+        def window(c: te.Expr, i: te.Expr, j: te.Expr, fold: Fold = fold, axes: Sequence[te.IterVar] = axes) -> te.Expr:
+            return fold(wide[c, i + axes[0], j + axes[1]], axis=axes)
+
+        folds.append(te.compute(shape, window, name=f"fold{len(folds)}"))
+    return [x, *folds]
+
+
+def least_place(shape: tuple[int, int, int]) -> list[te.Tensor]:
+    """Where along the middle axis the smallest element is."""
+    x = te.placeholder(shape, name="x")
+    return [x, te.topi.argmin(x, 1)]
+
+
 def scalar(terms: int, readers: int = 0) -> list[te.Tensor]:
     """A sum without axes, and a tensor that reads it."""
     x, k = te.placeholder((terms,), name="x"), te.reduce_axis((0, terms), "k")
@@ -133,6 +171,18 @@ TASKS: dict[str, Callable[[], list[te.Tensor]]] = {
     "max pool": lambda: max_pool(2, 13, 5), "average": lambda: pooled((2, 3, 11, 12), 3, 1, 1),
     "strided average": lambda: pooled((1, 4, 9, 10, 11), 3, 2, 3),
     "large windows": lambda: pooled((1, 2, 13, 14), 7, 1, 1),
+    "overlap along two axes": lambda: pooled((1, 2, 8, 6, 9), 3, 1, 1),
+    "overlap along two axes, stride 2": lambda: pooled((1, 2, 8, 11, 13), 3, 2, 1),
+    "overlap along primes": lambda: pooled((1, 1, 7, 11, 5), 3, 1, 1),
+    "channels last windows": lambda: bare_windows((2, 8, 9, 5), (1, 2), 3, 1),
+    "bare windows": lambda: bare_windows((3, 9, 13), (1, 2), 2, 1),
+    "windows of one axis": lambda: bare_windows((3, 9, 13), (1,), 4, 1),
+    "windows side by side": lambda: bare_windows((2, 3, 21, 24), (2, 3), 7, 7),
+    "windows with gaps between": lambda: bare_windows((2, 2, 31, 29), (2, 3), 6, 8),
+    "padded windows side by side": lambda: pooled((1, 5, 19, 26), 7, 7, 1),
+    "wide columns": lambda: summed((70, 128), (0,)), "narrower columns": lambda: summed((2, 33, 96), (1,)),
+    "two pools": lambda: two_pools((2, 8, 9)), "places of few terms": lambda: argmax(300, 5),
+    "places in columns": lambda: least_place((2, 67, 64)), "places in odd columns": lambda: least_place((3, 37, 41)),
     "rows of windows": lambda: pooled((3, 40), 4, 1, 1),
     "few terms of a scalar": lambda: scalar(16), "a scalar that is read": lambda: scalar(16, 50),
     "many terms of a scalar": lambda: scalar(3000, 50), "windows of extent 1": lambda: turned_places(6),
@@ -145,6 +195,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few elements count as many, so that each kind of nest is made of them."""
     for name, value in (("LARGE", 1), ("BLOCKS", 16), ("SHORT_PART", 40), ("RESIDENT", 256)):
         monkeypatch.setattr(streaming, name, value)
+    monkeypatch.setattr(window_nests, "RESIDENT", 64)
 
 
 @needs_gxx
@@ -197,12 +248,40 @@ def test_columns_are_read_by_neighbouring_threads() -> None:
     assert ("threadIdx.y", 16) in loops(state, k)
 
 
-def test_windows_one_below_the_other_share_their_rows() -> None:
+def test_many_columns_have_wide_blocks_and_no_condition_around_terms() -> None:
+    for shape, wide in (((8, 4096, 1 << 14), 128), ((1, 4096, (1 << 15) + 64), 64), ((1, 4096, (1 << 16) + 32), 32)):
+        state = streaming_state(task_of(summed(shape, (1,))))
+        assert ("threadIdx.x", wide) in loops(state, 1)
+        assert ("threadIdx.y", min(16, 1024 // wide)) in loops(state, 1)
+    primes = streaming_state(task_of(summed((3, 512, 40_009), (1,))))
+    assert primes.stages[1].where == ATTACHED and ("threadIdx.x", 128) in loops(primes)
+
+
+def test_what_a_thread_sums_up_alone_is_written_once() -> None:
+    for tensors in (max_pool(16, 512, 64), summed((3, 512, 40_009), (1,)), pooled((16, 32, 64, 64, 64), 3, 2, 3)):
+        body = te.lower(streaming_state(task_of(tensors)), tensors).body
+        written = {s.buffer for s in stmts_of(body) if isinstance(s, Store) and s.buffer.storage == "global"}
+        read = {x.buffer for s in stmts_of(body) for e in exprs_of(s) for x in walk(e) if isinstance(x, BufferLoad)}
+        assert len(written) == 1 and not written & read
+
+
+def test_windows_that_overlap_share_what_they_read() -> None:
     state = streaming_state(task_of(pooled((8, 16, 256, 256), 3, 1, 1)))
-    assert [s.where for s in state.stages if s.op.name in ("padded", "total")] == [INLINED, ATTACHED]
+    assert [s.where for s in state.stages if s.op.name in ("padded", "total")] == [ATTACHED, ATTACHED]
     assert loops(state)[-1] == ("unroll", 4) and all(kind == "unroll" for kind, _ in loops(state, -2)[-2:])
-    apart = streaming_state(task_of(pooled((8, 16, 256, 256), 3, 2, 1)))
-    assert loops(apart)[-1] == ("threadIdx.x", 128)
+    cube = streaming_state(task_of(pooled((4, 16, 64, 64, 64), 3, 2, 1)))
+    assert loops(cube)[-3:] == [("threadIdx.x", 128), ("unroll", 2), ("unroll", 2)]
+    apart = streaming_state(task_of(pooled((8, 16, 256, 256), 3, 2, 3)))
+    assert [s.where for s in apart.stages if s.op.name in ("padded", "total")] == [INLINED, ATTACHED]
+    large = streaming_state(task_of(pooled((8, 16, 256, 256), 11, 1, 1)))
+    assert loops(large)[-1][0] == "threadIdx.x"
+
+
+def test_columns_of_windows_side_by_side_are_read_by_neighbours() -> None:
+    state = streaming_state(task_of(bare_windows((16, 64, 1023, 1023), (2, 3), 11, 11)))
+    assert loops(state)[1:] == [("threadIdx.y", 31), ("unroll", 11), ("threadIdx.x", 11)]
+    few = streaming_state(task_of(bare_windows((1, 8, 1023, 1023), (2, 3), 33, 33)))
+    assert ("threadIdx.x", 11) not in loops(few)
 
 
 @pytest.mark.parametrize(
