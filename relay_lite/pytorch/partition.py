@@ -27,6 +27,9 @@ from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
 from ..ir.nodes import Array
 from ..runtime.library import NetworkLibrary
+from ..transform import PassContext
+from ..transform.batch_slices import HELD
+from .eager_bytes import eager_bytes
 from .faster import Run, Tried, fastest, like, table
 from .in_turn import draw_in_turn
 from .memory_order import as_they_lie, is_dense, order_of
@@ -267,7 +270,8 @@ def _replace(
 
     graph = as_they_lie(imported, *orders)
     try:
-        made = program_of(graph, device, options, make, lambda: [like(v, device) for v in taken], until)
+        with PassContext(opt_level=3, config={HELD: eager_bytes(part.graph)}):
+            made = program_of(graph, device, options, make, lambda: [like(v, device) for v in taken], until)
     except NotCompiled as error:
         _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
         output.args = (output.args[0][0],) if single else output.args

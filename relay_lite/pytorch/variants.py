@@ -51,8 +51,8 @@ class Variant:
 
     @property
     def context(self) -> PassContext:
-        """The passes that make it."""
-        return PassContext(opt_level=3, config={WINOGRAD: self.winograd})
+        """The passes that make it, with the options that are set."""
+        return PassContext(opt_level=3, config={**(PassContext.current().config or {}), WINOGRAD: self.winograd})
 
     def __str__(self) -> str:
         return self.layout + ("" if self.winograd else " without Winograd's method")

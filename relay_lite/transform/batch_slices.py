@@ -18,12 +18,16 @@ from ..ir.nodes import Call, Expr, Function, children, rebuild
 from ..ir.visit import with_body
 from .batch_regions import Region, multiply_adds, region_of
 from .batchwise import on_slice, sliced_axes
+from .context import PassContext, register_config
 from .dominator import FlowGraph, flow_graph, post_dominators
 from .fuse_attention import DTYPES
 from .live_bytes import LiveBytes, bytes_of
 from .loop import ALIGNMENT, with_constants_inside
 from .sequential import Pass
 
+HELD = "relay.BatchSlices.held"
+"""The bytes that a graph may hold besides its inputs, where more is known than what `LiveBytes` says."""
+register_config(HELD, int)
 BYTE = 6
 """Multiply-adds of a GPU in the time in which it moves a byte of memory."""
 
@@ -158,7 +162,8 @@ def _counts(region: Region, live: LiveBytes, limits: Limits) -> tuple[int, int]:
     inputs = [graph.numbers[e] for e in region.inputs]
     inside = live.of(region.members) - live.of([region.end, *inputs])
     held = region.extra + sum([live.size[p] for p in inside])
-    budget = (1 + limits.share) * live.most - live.around(region.end, inputs, region.members)
+    most = max(live.most, PassContext.current().option(HELD, 0))
+    budget = (1 + limits.share) * most - live.around(region.end, inputs, region.members)
     return next((c for c in able if held <= prod(c) * budget), able[-1])
 
 

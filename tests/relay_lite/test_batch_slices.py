@@ -21,7 +21,7 @@ from relay_lite.op.winograd import CONV as WINOGRAD
 from relay_lite.runtime.assemble import GroupKernel, make_plan
 from relay_lite.transform import AlterOpLayout, FoldConstant, PassContext, Sequential
 from relay_lite.transform.batch_regions import scratch_of
-from relay_lite.transform.batch_slices import BatchSlices, Limits
+from relay_lite.transform.batch_slices import HELD, BatchSlices, Limits
 from relay_lite.tuning.network import in_layout
 from tests.relay_lite.test_build_cuda import TARGET, emulate
 
@@ -196,6 +196,13 @@ def test_what_cannot_be_cut(body: Callable[[], Expr]) -> None:
 def test_attention_that_becomes_one_kernel_stays() -> None:
     plain = function(attention(4, 32, 32, 32, "float16"))
     assert BatchSlices(SMALL)(plain) is plain and loops(BatchSlices(SMALL, ())(plain))
+
+
+def test_nothing_is_cut_where_more_may_be_held() -> None:
+    plain = function(conv(image(6, 4, 8, 8), 8), "NHWC")
+    assert loops(BatchSlices(SMALL)(plain))
+    with PassContext(opt_level=3, config={HELD: 1 << 40}):
+        assert BatchSlices(SMALL)(plain) is plain
 
 
 def test_a_tuple_is_no_slice() -> None:
