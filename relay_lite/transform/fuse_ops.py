@@ -8,7 +8,7 @@ the operands of a product (`fuse_moves.py`), and the products of attention (`fus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
@@ -25,6 +25,8 @@ from .sequential import Pass
 from .simplify_movement import RESHAPES, TRANSPOSITIONS
 
 MAX_DEPTH = 256
+LONG, TIMES = 512, 8
+"""Operations of an expression that are too many where each of its operators is written so often."""
 MERE_MOVES = *RESHAPES, *TRANSPOSITIONS
 Accepts = Callable[[OpPattern, bool], bool]
 
@@ -153,6 +155,7 @@ class _Groups:
     def __init__(self, graph: FlowGraph, tree: list[Dominator], max_depth: int) -> None:
         self.graph, self.tree, self.max_depth = graph, tree, max_depth
         self.groups = [_Group(k, pattern) for k, pattern in enumerate(graph.patterns)]
+        self.written: dict[int, int] = {}
 
     def root(self, k: int) -> int:
         """The last node of the group of `k`."""
@@ -171,9 +174,27 @@ class _Groups:
             return
         path = between(self.graph, k, end)
         size = sum(self.groups[n].size for n in (k, *path[:-1])) + self.groups[self.root(end)].size
-        if size <= self.max_depth and all(accepts(self.groups[self.root(n)].pattern, n == end) for n in path):
+        fits = size <= self.max_depth and all(accepts(self.groups[self.root(n)].pattern, n == end) for n in path)
+        written = self._written_out((k, *path)) if fits else {}
+        if fits and max(written.values(), default=0) <= max(LONG, TIMES * size):
+            self.written.update(written)
             for n in (k, *path[:-1]):
                 self._merge(n, end)
+
+    def _written_out(self, joined: Sequence[int]) -> dict[int, int]:
+        """The operations of nodes that are to join the group of the last one, each argument written out at every use.
+
+        Two functions in a row that read their arguments ten times, as softplus does, are a hundred.
+        """
+        root = self.root(joined[-1])
+        roots = {self.root(n) for n in joined}
+        behind = [n for n in range(joined[-1] + 1, root + 1) if self.root(n) == root]
+        found: dict[int, int] = {}
+        for n in (*sorted(joined), *behind):
+            args = [self.graph.numbers[a] for a in children(self.graph.nodes[n])]
+            inside = [found.get(a, self.written.get(a, 1)) for a in args if self.root(a) in roots]
+            found[n] = 1 + (sum(inside) if self.graph.patterns[n] <= OpPattern.INJECTIVE else 0)
+        return found
 
     def _into_operator(self, k: int, end: int, phase: int) -> Accepts | None:
         """Phases 0 and 1: what every node on the way must satisfy; None refuses."""

@@ -322,9 +322,9 @@ RULES: dict[str, LayoutRule] = {
 
 def layout_rule(op: Op, operands: int) -> LayoutRule | None:
     """The rule of an operator of `operands` inputs: by name; else for elementwise operators of one, and broadcasting
-    ones of two inputs without attributes."""
+    ones of several inputs without attributes."""
     if op.name in RULES:
         return RULES[op.name]
     if op.pattern == OpPattern.ELEMWISE and operands == 1:
         return _SAME
-    return _BROADCAST if op.pattern == OpPattern.BROADCAST and operands == 2 and not op.defaults else None
+    return _BROADCAST if op.pattern == OpPattern.BROADCAST and operands > 1 and not op.defaults else None

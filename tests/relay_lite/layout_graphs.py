@@ -51,6 +51,12 @@ def twice(make: Layers, rng: Rng, x: Expr) -> Expr:
     return call("add", relu(x), x)
 
 
+def where(make: Layers, rng: Rng, x: Expr) -> Expr:
+    """Softplus in pieces: operands of any rank, in any order."""
+    other = _operand(make, rng, x)
+    return call("where", call("greater", x, _operand(make, rng, x)), *([x, other][:: rng.choice([-1, 1])]))
+
+
 def pointwise(make: Layers, rng: Rng, x: Expr) -> Expr:
     return call(str(rng.choice(["tanh", "sigmoid", "abs", "negative", "nn.relu"])), x)
 
@@ -136,7 +142,7 @@ def reshape(make: Layers, rng: Rng, x: Expr) -> Expr:
 LAYERS: dict[str, Layer] = {
     f.__name__: f
     for f in (
-        broadcast, twice, pointwise, bias, norm, pool, image, concatenate, split, cut, reduce, drop, squeeze, pad,
-        transpose, reshape,
+        broadcast, where, twice, pointwise, bias, norm, pool, image, concatenate, split, cut, reduce, drop, squeeze,
+        pad, transpose, reshape,
     )
 }  # fmt: skip

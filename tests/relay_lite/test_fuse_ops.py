@@ -137,6 +137,35 @@ def test_depth_limit_and_level_zero() -> None:
         assert structure(FuseOps()(Function((), body))) == structure(fuse_ops(Function((), body), max_depth=2))
 
 
+def test_what_is_read_again_and_again_is_not_written_out_without_end() -> None:
+    body: Expr = var("x")
+    for _ in range(40):
+        body = call(ADD, body, body)
+    names = groups(body)
+    assert sum(name.count("add") for name in names) == 40 and 1 < len(names) < 6
+    for _ in range(3):  # a function that reads its argument ten times
+        read = [call(RELU, body, tag=k) for k in range(10)]
+        for one in read:
+            body = call(ADD, body, one)
+    assert max(map(_written, _fused(body))) <= 1024
+    chain: Expr = var("x")
+    for _ in range(200):
+        chain = call(ADD, chain, var("y"))
+    assert len(groups(chain)) == 1
+
+
+def _fused(body: Expr) -> list[Function]:
+    return [node.function for node in post_order(fuse_ops(Function((), body)).body) if isinstance(node, FunctionCall)]
+
+
+def _written(function: Function) -> int:
+    """Operations of the expression of a kernel."""
+    found: dict[Expr, int] = {}
+    for node in post_order(function.body):
+        found[node] = 1 + sum(found[a] for a in node.args) if isinstance(node, Call) else 0
+    return found[function.body]
+
+
 def test_a_primitive_function_of_the_user_stays() -> None:
     x = var("x")
     mine = Function((x,), conv(conv(x, "w1"), "w2"))
