@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-IN_PLACE = {"relu", "relu_", "hardtanh", "hardswish", "hardsigmoid", "silu", "leaky_relu", "elu", "dropout"}
+IN_PLACE = {
+    f"aten.{name}.default" for name in ("relu", "hardtanh", "hardswish", "hardsigmoid", "silu", "leaky_relu", "elu")
+}
 """Operators whose modules have a flag for it."""
 
 
@@ -57,7 +59,7 @@ def _looks(node: Any) -> bool:
 
 
 def _over(node: Any) -> bool:
-    return str(getattr(node.target, "overloadpacket", "")).rpartition(".")[2] in IN_PLACE
+    return str(node.target) in IN_PLACE
 
 
 def _pointwise(node: Any) -> bool:
