@@ -67,5 +67,6 @@ def _pointwise(node: Any) -> bool:
 
 
 def _bytes(value: Any) -> int:
-    """Those of a tensor; of several, each is the result of the node that takes it."""
-    return int(value.numel() * value.element_size()) if isinstance(value, torch.Tensor) else 0
+    """Those of a tensor of known extents; of several, each is the result of the node that takes it."""
+    known = isinstance(value, torch.Tensor) and isinstance(value.numel(), int)
+    return value.numel() * value.element_size() if known else 0

@@ -24,8 +24,9 @@ from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, Function, Tuple, children, rebuild
 from ..ir.op_registry import Attrs
 from ..ir.visit import expand_to, is_op, post_order, reference_counts, with_body
+from ..op.conv import window_attrs
 from ..op.define import Shape, some_axes
-from ..op.window import SPATIAL
+from ..op.window import SPATIAL, repeated
 from .sequential import Pass
 
 FLOATS = "float32", "float64"
@@ -173,7 +174,7 @@ class _Axis:
 
 def _axes_of(conv: Call, n: int) -> list[_Axis]:
     data, weight = conv.args
-    befores = conv.attrs["padding"][:n] if len(conv.attrs["padding"]) == 2 * n else conv.attrs["padding"]
+    befores = conv.attrs["padding"][:n]
     spatial = zip(
         data.shape[2:], weight.shape[2:], conv.shape[2:], conv.attrs["strides"], conv.attrs["dilation"], befores,
         strict=True,
@@ -181,7 +182,17 @@ def _axes_of(conv: Call, n: int) -> list[_Axis]:
     return [_Axis(*one) for one in spatial]
 
 
+def _spelled_out(node: Call, n: int) -> Call:
+    """A convolution or pool with an attribute for each axis and side, where one number may stand for all."""
+    what, attrs = node.op.name, node.attrs
+    window = window_attrs(n, what, attrs["strides"], attrs["padding"], attrs["dilation"])
+    if "output_padding" in attrs:
+        window["output_padding"] = repeated(attrs["output_padding"], n, what)
+    return call(what, *node.args, **{**attrs, **window})
+
+
 def _of_convolution(conv: Call, axes: Shape) -> Expr | None:
+    conv = _spelled_out(conv, CONVOLUTIONS[conv.op.name])
     n, attrs, (data, weight) = CONVOLUTIONS[conv.op.name], conv.attrs, conv.args
     transposed, spatial = conv.op.name.endswith("_transpose"), SPATIAL[n]
     order, groups = ("IO" if transposed else "OI"), attrs["groups"]
@@ -190,6 +201,8 @@ def _of_convolution(conv: Call, axes: Shape) -> Expr | None:
     strided = not transposed and any(sides[k].stride != 1 for k in reduced)
     if not plain or strided or conv.dtype != data.dtype:
         return None
+    if not transposed and weight.shape[1] * groups != data.shape[1]:  # [C, M, ...] of a depthwise one
+        weight = call("reshape", weight, newshape=(conv.shape[1], 1, *weight.shape[2:]))
     if 0 in axes:
         data = call("sum", data, axis=(0,), keepdims=True)
     if 1 in axes:
@@ -289,8 +302,7 @@ def _convolved(
 def _padding(conv: Call, kept: Sequence[int]) -> Shape:
     """Of the axes that are kept, all befores and then all afters."""
     n, padding = CONVOLUTIONS[conv.op.name], conv.attrs["padding"]
-    both = padding if len(padding) == 2 * n else (*padding, *padding)
-    return tuple([both[side * n + k] for side in (0, 1) for k in kept])
+    return tuple([padding[side * n + k] for side in (0, 1) for k in kept])
 
 
 # ------------------------------------------------------------------------------------------------ average pools
@@ -298,17 +310,18 @@ def _padding(conv: Call, kept: Sequence[int]) -> Shape:
 
 def _averaged_before(pool: Call, once: set[Expr]) -> Expr | None:
     """The pool of a convolution of single points, with what is added to its channels, on the data instead."""
-    n, attrs = POOLS[pool.op.name], pool.attrs
-    inner = pool.args[0]
-    bias = inner if is_op(inner, "nn.bias_add") and inner in once else None
+    n = POOLS[pool.op.name]
+    attrs, inner = _spelled_out(pool, n).attrs, pool.args[0]
+    bias = inner if is_op(inner, "nn.bias_add") and inner in once and inner.attrs["axis"] % (n + 2) == 1 else None
     inner = inner if bias is None else bias.args[0]
     whole_windows = not any(attrs["padding"]) and not attrs["ceil_mode"]
     if not (whole_windows and inner in once and is_op(inner, f"nn.conv{n}d") and prod(attrs["strides"]) >= LEAST_GAIN):
         return None
-    data, weight = inner.args
-    plain = inner.attrs["data_layout"] == attrs["layout"] and inner.attrs["data_layout"] == f"NC{SPATIAL[n]}"
-    single = {*weight.shape[2:], *inner.attrs["strides"]} == {1} and not any(inner.attrs["padding"])
-    if not (plain and single and inner.attrs["kernel_layout"] == f"OI{SPATIAL[n]}" and data.dtype == pool.dtype):
+    points, (data, weight) = _spelled_out(inner, n).attrs, inner.args
+    layouts = points["data_layout"], attrs["layout"], points["kernel_layout"]
+    plain = layouts == (f"NC{SPATIAL[n]}", f"NC{SPATIAL[n]}", f"OI{SPATIAL[n]}")
+    single = {*weight.shape[2:], *points["strides"]} == {1} and not any(points["padding"])
+    if not (plain and single and data.dtype == pool.dtype):
         return None
-    conv = call(inner.op.name, call(pool.op.name, data, **attrs), weight, **inner.attrs)
+    conv = call(inner.op.name, call(pool.op.name, data, **attrs), weight, **points)
     return conv if bias is None else call("nn.bias_add", conv, bias.args[1], axis=bias.attrs["axis"])

@@ -151,6 +151,39 @@ def test_averages_before_convolutions_of_points(n: int, bias: bool) -> None:
         assert changed(pool).body is pool
 
 
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (2, 3), (0, 1, 2, 3)])
+@pytest.mark.parametrize("multiplier", [1, 3, 4])
+def test_depthwise_convolutions_whose_weight_is_by_channel(axes: tuple[int, ...], multiplier: int) -> None:
+    conv = call("nn.conv2d", wide("x", (4, 4, 6, 5)), wide("w", (4, multiplier, 3, 3)), groups=4, padding=(1, 0, 1, 2),
+                channels=4 * multiplier, kernel_size=(3, 3))  # fmt: skip
+    body = call("mean", conv, axis=axes)
+    assert same_values(body).body is not body
+
+
+def test_one_number_stands_for_all_axes() -> None:
+    x, w, one = wide("x", (2, 4, 8, 8)), wide("w", (4, 4, 3, 3)), wide("p", (4, 4, 1, 1))
+    for conv in (
+        call("nn.conv2d", x, w, strides=1, padding=1, dilation=2),
+        call("nn.conv2d", x, w, padding=(2,)),
+        call("nn.conv2d_transpose", x, w, strides=2, padding=1, output_padding=1),
+        call("nn.conv2d_transpose", x, w, strides=(3,), padding=(1, 2), output_padding=(1,)),
+    ):
+        body = call("sum", conv, axis=(2, 3))
+        assert same_values(body).body is not body
+    points = call("nn.conv2d", x, one, strides=1, padding=0)
+    body = call("nn.avg_pool2d", points, pool_size=2, strides=2, padding=0)
+    assert same_values(body).body is not body
+
+
+@pytest.mark.parametrize("axis", [0, 2, 3, -1])
+def test_a_bias_along_pooled_axes_stays_in_front_of_the_pool(axis: int) -> None:
+    points = call("nn.conv2d", wide("x", (6, 6, 6, 6)), wide("w", (6, 6, 1, 1)), channels=6, kernel_size=(1, 1))
+    body = call(
+        "nn.avg_pool2d", call("nn.bias_add", points, wide("b", (6,)), axis=axis), pool_size=(2, 2), strides=(2, 2)
+    )
+    assert same_values(body).body is body
+
+
 def test_means_of_whole_images() -> None:
     conv = call("nn.conv2d", wide("x", (2, 3, 8, 8)), wide("w", (4, 3, 3, 3)), channels=4, kernel_size=(3, 3))
     function = same_values(call("nn.global_avg_pool2d", conv))
