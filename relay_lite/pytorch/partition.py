@@ -235,8 +235,8 @@ class _Support:
     def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
         if node.op != "call_function":
             return False
-        of_tuple = not isinstance(node.target, torch._ops.OpOverload)
-        return (node.args[0].name if of_tuple and node.args else node.name) not in self.outside
+        of_tuple = node.target is operator.getitem
+        return (node.args[0].name if of_tuple else node.name) not in self.outside
 
 
 def _partitioned(module: Any, outside: set[str]) -> list[Any]:

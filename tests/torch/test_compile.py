@@ -115,6 +115,12 @@ def test_an_unknown_operator_runs_in_pytorch(programs: list[Program], monkeypatc
     assert said == ["runs in PyTorch: tests_ansor.twist.default 'twist': this operator is not supported"]
 
 
+def test_an_operator_with_effects_runs_in_pytorch() -> None:
+    """The inverse checks what it found, by an operator that takes another one as its argument."""
+    x = torch.randn(4, 4) + 4 * torch.eye(4)
+    close(torch.compile(lambda x: torch.linalg.inv(x + 1) * 2, backend="ansor")(x), torch.linalg.inv(x + 1) * 2)
+
+
 @pytest.mark.parametrize("theirs", [0.5, 2.0])
 def test_an_operator_stays_in_pytorch_where_the_whole_is_faster_then(
     theirs: float, programs: list[Program], monkeypatch: pytest.MonkeyPatch
