@@ -12,13 +12,13 @@ network, CVPR 2016).  With o + p = s q + r and k = s t + r, along each axis:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function
 from ..ir.visit import is_op, rewrite
 from ..op.window import SPATIAL
+from .conv_axes import ConvAxis, axes_of, spelled_out
 from .sequential import Pass
 
 NAMES = {f"nn.conv{n}d_transpose": n for n in (1, 2, 3)}
@@ -26,15 +26,8 @@ LEAST_GAIN = 1.5
 """How many times as many products the plain form must have."""
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """A spatial axis: extents of data, kernel and result, stride, and what of the result is cut off before it."""
-
-    size: int
-    kernel: int
-    out: int
-    stride: int
-    before: int
+class _Axis(ConvAxis):
+    """An axis, with the numbers of the plain convolution along it."""
 
     @property
     def taps(self) -> int:
@@ -70,12 +63,11 @@ def SubPixelConvolutions() -> Pass:  # a class, as those of TVM are, and written
 
 def _sub_pixel(conv: Call, n: int) -> Expr:
     """The same values by a plain convolution, where that takes fewer products; else the node itself."""
-    attrs, (data, weight) = conv.attrs, conv.args
+    whole = spelled_out(conv, n)
+    attrs, (data, weight) = whole.attrs, whole.args
     spatial = SPATIAL[n]
     plain = (attrs["data_layout"], attrs["kernel_layout"]) == (f"NC{spatial}", f"IO{spatial}")
-    befores = attrs["padding"][:n] if len(attrs["padding"]) == 2 * n else attrs["padding"]
-    sizes = zip(data.shape[2:], weight.shape[2:], conv.shape[2:], attrs["strides"], befores, strict=True)
-    axes = [_Axis(*size) for size in sizes]
+    axes = axes_of(whole, n, _Axis)
     fits = plain and all(d == 1 for d in attrs["dilation"]) and all(p >= 0 for a in axes for p in a.pads)
     if not fits or prod([a.kernel for a in axes]) < LEAST_GAIN * prod([a.taps for a in axes]):
         return conv

@@ -14,7 +14,7 @@ As with Winograd's method, floats are rounded elsewhere, and an infinite input g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import pairwise
 from math import prod
 
@@ -24,9 +24,9 @@ from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, Function, Tuple, children, rebuild
 from ..ir.op_registry import Attrs
 from ..ir.visit import expand_to, is_op, post_order, reference_counts, with_body
-from ..op.conv import window_attrs
 from ..op.define import Shape, some_axes
-from ..op.window import SPATIAL, repeated
+from ..op.window import SPATIAL
+from .conv_axes import ConvAxis, axes_of, spelled_out
 from .sequential import Pass
 
 FLOATS = "float32", "float64"
@@ -147,16 +147,8 @@ def _of_matmul(node: Call, axes: Shape) -> Expr | None:
 # ------------------------------------------------------------------------------------------------ convolutions
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """An axis of images: extents of data, kernel and result, stride, dilation, and what is padded (or cut) before."""
-
-    size: int
-    kernel: int
-    out: int
-    stride: int
-    dilation: int
-    before: int
+class _Axis(ConvAxis):
+    """An axis, and what the taps of the kernel meet along it."""
 
     def ranges(self, transposed: bool) -> list[tuple[int, int]]:
         """The data that each tap of the kernel meets: first one, and one behind the last."""
@@ -172,32 +164,13 @@ class _Axis:
         return first, max(first, min(last + 1, self.size))
 
 
-def _axes_of(conv: Call, n: int) -> list[_Axis]:
-    data, weight = conv.args
-    befores = conv.attrs["padding"][:n]
-    spatial = zip(
-        data.shape[2:], weight.shape[2:], conv.shape[2:], conv.attrs["strides"], conv.attrs["dilation"], befores,
-        strict=True,
-    )  # fmt: skip
-    return [_Axis(*one) for one in spatial]
-
-
-def _spelled_out(node: Call, n: int) -> Call:
-    """A convolution or pool with an attribute for each axis and side, where one number may stand for all."""
-    what, attrs = node.op.name, node.attrs
-    window = window_attrs(n, what, attrs["strides"], attrs["padding"], attrs["dilation"])
-    if "output_padding" in attrs:
-        window["output_padding"] = repeated(attrs["output_padding"], n, what)
-    return call(what, *node.args, **{**attrs, **window})
-
-
 def _of_convolution(conv: Call, axes: Shape) -> Expr | None:
-    conv = _spelled_out(conv, CONVOLUTIONS[conv.op.name])
+    conv = spelled_out(conv, CONVOLUTIONS[conv.op.name])
     n, attrs, (data, weight) = CONVOLUTIONS[conv.op.name], conv.attrs, conv.args
     transposed, spatial = conv.op.name.endswith("_transpose"), SPATIAL[n]
     order, groups = ("IO" if transposed else "OI"), attrs["groups"]
     plain = (attrs["data_layout"], attrs["kernel_layout"]) == (f"NC{spatial}", f"{order}{spatial}")
-    sides, reduced = _axes_of(conv, n), [a - 2 for a in axes if a >= 2]
+    sides, reduced = axes_of(conv, n, _Axis), [a - 2 for a in axes if a >= 2]
     strided = not transposed and any(sides[k].stride != 1 for k in reduced)
     if not plain or strided or conv.dtype != data.dtype:
         return None
@@ -233,22 +206,15 @@ def _along(data: Expr, weight: Expr, axis: int, ranges: Ranges) -> tuple[Expr, E
         weight = _joined(parts, axis)
     bounds = sorted({bound for one in distinct for bound in one})
     sums = {begin: _part_sum(data, axis, begin, end) for begin, end in pairwise(bounds)}
+    add = partial(call, "add")
     totals = [[sums[b] for b in bounds[:-1] if begin <= b < end] for begin, end in distinct]
-    return _joined([_added(total) or _zeros(data, axis) for total in totals], axis), weight
+    return _joined([reduce(add, total) if total else _zeros(data, axis) for total in totals], axis), weight
 
 
 def _part_sum(x: Expr, axis: int, begin: int, end: int) -> Expr:
     whole = (begin, end) == (0, x.shape[axis])
     part = x if whole else call("strided_slice", x, begin=(begin,), end=(end,), axes=(axis,))
     return part if end - begin == 1 else call("sum", part, axis=(axis,), keepdims=True)
-
-
-def _added(parts: Sequence[Expr]) -> Expr | None:
-    total = parts[0] if parts else None
-    for part in parts[1:]:
-        assert total is not None
-        total = call("add", total, part)
-    return total
 
 
 def _zeros(x: Expr, axis: int) -> Expr:
@@ -311,13 +277,13 @@ def _padding(conv: Call, kept: Sequence[int]) -> Shape:
 def _averaged_before(pool: Call, once: set[Expr]) -> Expr | None:
     """The pool of a convolution of single points, with what is added to its channels, on the data instead."""
     n = POOLS[pool.op.name]
-    attrs, inner = _spelled_out(pool, n).attrs, pool.args[0]
+    attrs, inner = spelled_out(pool, n).attrs, pool.args[0]
     bias = inner if is_op(inner, "nn.bias_add") and inner in once and inner.attrs["axis"] % (n + 2) == 1 else None
     inner = inner if bias is None else bias.args[0]
     whole_windows = not any(attrs["padding"]) and not attrs["ceil_mode"]
     if not (whole_windows and inner in once and is_op(inner, f"nn.conv{n}d") and prod(attrs["strides"]) >= LEAST_GAIN):
         return None
-    points, (data, weight) = _spelled_out(inner, n).attrs, inner.args
+    points, (data, weight) = spelled_out(inner, n).attrs, inner.args
     layouts = points["data_layout"], attrs["layout"], points["kernel_layout"]
     plain = layouts == (f"NC{SPATIAL[n]}", f"NC{SPATIAL[n]}", f"OI{SPATIAL[n]}")
     single = {*weight.shape[2:], *points["strides"]} == {1} and not any(points["padding"])

@@ -79,3 +79,14 @@ def test_others_stay() -> None:
     narrow = call("nn.conv2d_transpose", x, var("w", (8, 4, 1, 1)), strides=(2, 2), channels=4, kernel_size=(1, 1))
     for conv in (plain, narrow):
         assert changed(conv).body is conv
+
+
+def test_one_number_stands_for_all_axes() -> None:
+    x, w, rng = var("x", (2, 4, 6, 5)), var("w", (4, 3, 4, 4)), np.random.default_rng(0)
+    inputs = {v.name: rng.uniform(-1, 1, v.var_type.shape).astype("float32") for v in (x, w)}
+    for amounts in ({"strides": 2, "padding": 1}, {"strides": (2,), "padding": (1,), "output_padding": 1}):
+        conv = call("nn.conv2d_transpose", x, w, **amounts)
+        function = changed(conv)
+        assert function.body is not conv
+        want = reference.run(Function((x, w), conv), inputs)
+        np.testing.assert_allclose(reference.run(function, inputs), want, rtol=0, atol=1e-5 * np.abs(want).max())
