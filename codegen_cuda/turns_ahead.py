@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import lcm, prod
 from typing import Protocol
 
 from te_lite.c_text import BYTES
@@ -117,13 +117,24 @@ class Turns:
         """The steps but for the last one: as many written out as are not too long, and a loop over such groups."""
         limit = min(self.steps[-1].limit or MOST_POINTS, MOST_POINTS)
         most = min(limit // self.work.points, MOST_STEPS)
-        size = max([n for n in range(SETS, most + 1, SETS) if count % n == 0], default=SETS)
+        size = self._whole_windows(count, most) or max(
+            [n for n in range(SETS, most + 1, SETS) if count % n == 0], default=SETS
+        )
         step, rest = self._var("step", size), self._var("step", size - 1)
         if count > size:
             group = self._var("group", count // size - 1)
             whole = For(step, size, ForKind.UNROLLED, self._step(binary("+", binary("*", group, size), step)))
             yield For(group, count // size - 1, ForKind.SERIAL, whole)
         yield For(rest, size - 1, ForKind.UNROLLED, self._step(binary("+", rest, count - size)))
+
+    def _whole_windows(self, count: int, most: int) -> int:
+        """The most steps, up to `most`, that are whole turns of the innermost of several loops; 0 for none.
+
+        Where windows move along a line, its terms read the same elements, and a compiler sees that where all of them
+        are written out.
+        """
+        whole = lcm(SETS, self.steps[-1].extent) if len(self.steps) > 1 else 1
+        return max([n for n in range(whole, most + 1, whole) if count % n == 0], default=0) if whole > SETS else 0
 
     def _var(self, name: str, extent: int) -> Var:
         var = Var(name)

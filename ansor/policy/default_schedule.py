@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -28,11 +28,17 @@ from ..analytical.loop_nests import loop_nests
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.shipped import ShippedModel, has_shipped_model, shipped_model_of
+from ..sketch.extra.convolution_tiles import convolution_sketches
 from ..sketch.plain import plain_state, untuned_state
+from ..sketch.rule import SketchContext
 from ..sketch.streaming import reads_again, streaming_state, streams
 from ..space.choices import Group
 from ..space.programs import Programs
+from ..space.sample import sample_rows
+from ..space.spaces import space_of
 from ..space.states import concrete
+from ..space.variants import home
+from .product_programs import product_states
 from .proposals import Proposals
 from .scoring import WEIGHT_OF_ESTIMATE, Scorer, scores_of, weighed
 from .sketch_policy import SketchPolicy
@@ -48,6 +54,8 @@ FEW_THREADS = 128
 On an H200 the first choices among programs bred so took 0.75 times as long as those of 256 threads and 0.78 times as
 those of any number (geometric means of six such tasks of KernelBench; one of the last did not run and is left out).
 """
+MUCH = 4
+"""The largest of five unrollings: of a convolution's turn, as many whole windows as a group of steps has then."""
 SEED = 0
 
 
@@ -80,8 +88,32 @@ def default_states(task: SearchTask, drawn: Iterable[State] | None = None) -> It
 
 
 def drawn_of(task: SearchTask) -> Iterator[State]:
-    """The drawn programs of a task with reductions that the models think better than its plain nest."""
-    return drawn_states(task, better_than=_nests(task)[0])
+    """The drawn programs of a task with reductions that the models think better than its plain nest.
+
+    A convolution that has a tile of its own gets that, and nothing else is drawn; nor is it for a large product, but
+    where the target refuses all tiles that are known for that.
+    """
+    tiled = list(convolution_states(task))
+    return iter(tiled) if tiled else chain(_of_products(task), drawn_states(task, better_than=_nests(task)[0]))
+
+
+def _of_products(task: SearchTask) -> Iterator[State]:
+    """The known tiles of a large product, best first."""
+    if breeds(task) and reads_again(task):
+        policy = SketchPolicy(task, seed=SEED, verbose=0)
+        yield from product_states(task, [*policy.generate_sketches(), *policy.extra_sketches()])
+
+
+def convolution_states(task: SearchTask) -> Iterator[State]:
+    """The program of a large convolution with channels first on a GPU; none for others."""
+    if not task.target.is_gpu:
+        return
+    hardware = task.hardware_params.completed(task.target)
+    for sketch in convolution_sketches(SketchContext(task.compute_dag, task.target, hardware)):
+        variant = home(space_of(sketch, task.target, hardware))
+        rows = sample_rows(variant, 1, np.random.default_rng(SEED), task.target, hardware)
+        for row in _with_unrolling(Group(variant, rows), MUCH).rows:
+            yield concrete(variant, row, task.target, hardware)
 
 
 def _nests(task: SearchTask) -> list[State]:

@@ -40,7 +40,7 @@ from .point_threads import (
 )
 from .predicates import is_untouched, loop_length
 from .reduction_rules import fuse_reductions
-from .window_nests import side_by_side_windows, windows
+from .window_nests import side_by_side_windows, weighed_read, windows
 
 LARGE = 1 << 20
 """Points of a stage from which its bytes decide."""
@@ -130,11 +130,11 @@ def _reads_again(state: State, k: int) -> bool:
 
 
 def _is_window(state: State, k: int) -> bool:
-    """Whether a thread is to sum up each point alone: few terms of one tensor, in a window or in a row."""
+    """Whether a thread is to sum up each point alone: few terms of one tensor, in a window or in a row, or weighed."""
     op = state.stages[k].op
     reads, terms = _steps(state, k), terms_of(op)
     if reads and _points(op) > AGAIN * reads[0].size:
-        return len(reads) == 1 and terms <= WINDOW
+        return terms <= WINDOW if len(reads) == 1 else weighed_read(state, k) is not None
     return terms < WARP
 
 

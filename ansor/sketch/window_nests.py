@@ -1,18 +1,20 @@
-"""Nests of GPUs for windows of one large tensor, as pools have them.
+"""Nests of GPUs for windows of one large tensor, as pools and depthwise convolutions have them.
 
 - A thread has all elements of a small window under way.  Where windows overlap it has some of them, two by two or one
   below the other, and reads each element that they need once.
+- Weights are read by each thread: they are few, and the same for all windows along an axis that windows move along.
 - Of short windows that do not it has several, as far apart as a block is wide.
 - The terms of long windows that lie side by side are shared: a thread sums up one column of one window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.index_span import usual_steps
-from te_lite.reads import reads_by
+from te_lite.index_span import form_axes, usual_steps
+from te_lite.reads import Read, reads_by
 from te_lite.replay import apply
 from te_lite.state import INLINED, REDUCE, Iter, State
 from te_lite.step import CacheRead, ComputeRoot
@@ -76,10 +78,45 @@ def _window_block(op: Operation) -> tuple[int, int]:
 
 
 def _held(state: State, k: int) -> int | None:
-    """The one stage that a reduction reads, of which a thread may have its part in registers."""
-    reads = list(state.access.read_from[k])
-    movable = len(reads) == 1 and (state.stages[reads[0]].where != INLINED or len(state.access.read_by[reads[0]]) == 1)
-    return reads[0] if movable else None
+    """The stage whose windows a reduction reads, of which a thread may have its part in registers."""
+    found = windowed(state, k)
+    if found is None or (state.stages[found].where == INLINED and len(state.access.read_by[found]) > 1):
+        return None
+    return found
+
+
+def windowed(state: State, k: int) -> int | None:
+    """The stage whose windows stage `k` reads: the only one that it reads, or the one beside the weights of windows."""
+    reads = reads_by(k, state.ops)
+    if len({p for p, _ in reads}) < 2:
+        return reads[0][0] if reads else None
+    weighed = weighed_read(state, k)
+    return None if weighed is None else reads[weighed][0]
+
+
+def weighed_read(state: State, k: int) -> int | None:
+    """Which of the two reads of stage `k` is that of windows of a channel of their own, and the other one of weights.
+
+    All terms are those of a window, so few that they are written out, and all points have windows of their own; the
+    weights are the same along each axis that windows move along, the last one among them.
+    """
+    op, reads = state.stages[k].op, reads_by(k, state.ops)
+    if len(reads) != 2 or terms_of(op) > UNROLLED:
+        return None
+    extents, space = extents_of(op), len(op.axis)
+    for n, ((_, read), (_, weights)) in enumerate((reads, reads[::-1])):
+        moved, along = _moved_in(state, k, [read]), _axes(weights)
+        terms = {a for a in range(space, len(extents)) if extents[a] > 1}
+        points = {a for a in range(space) if extents[a] > 1}
+        whole = terms <= {m.term for m in moved.values()} and points <= _axes(read)
+        if whole and space - 1 in moved and not along & set(moved):
+            return n
+    return None
+
+
+def _axes(read: Read) -> set[int]:
+    """The axes that move a read."""
+    return {axis for form in read.forms for axis in form_axes(form)}
 
 
 def _neighbours(state: State, k: int) -> dict[int, int]:
@@ -110,8 +147,14 @@ class Moved:
 
 def _moved(state: State, k: int) -> dict[int, Moved]:
     """The axes along which windows move; none where elements of one lie apart."""
+    held = windowed(state, k)
+    return _moved_in(state, k, [read for p, read in reads_by(k, state.ops) if p == held])
+
+
+def _moved_in(state: State, k: int, reads: Sequence[Read]) -> dict[int, Moved]:
+    """The axes along which the windows of some reads move."""
     op, found = state.stages[k].op, dict[int, Moved]()
-    for _, read in reads_by(k, state.ops):
+    for read in reads:
         for steps in map(usual_steps, read.forms):
             along = [a for a in steps if a >= len(op.axis)]
             moved = [a for a in steps if a < len(op.axis)]

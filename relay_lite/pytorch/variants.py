@@ -3,6 +3,8 @@
 PyTorch's images have their channels first.  Kernels of ours are faster with channels last, and Winograd's method needs
 them there; but both move whole images, which takes longer than the convolution where channels are few.  What wins
 depends on all kernels of a graph together, so the program of each way is compiled, without measuring others, and run.
+Where all convolutions take as long as their bytes do, as depthwise ones, images stay as they are: nothing that is won
+could pay for moving them.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
 
+from ansor.core.sizes import nbytes
 from ansor.core.target import STRICT
 from te_lite.errors import TeError
 
@@ -34,6 +38,9 @@ from .program import Program
 
 MOST_CONVOLUTIONS = 6
 """In larger graphs, whose convolutions share the cost of moving images, channels come last."""
+FEW_OPERATIONS = 4
+"""Operations for each byte of its images, up to which a convolution takes as long as those do: GPUs have time for more
+than ten.  With channels last each image is read and written once more, which is three times the bytes."""
 Make = Callable[[NetworkLibrary], Program]
 logger = logging.getLogger("ansor.torch")
 
@@ -81,12 +88,12 @@ def program_of(
     what measuring raises.
     """
     begun = time.monotonic()
-    variants = _variants(graph, device, options)
+    variants = variants_of(graph, device, options)
     found = _fastest(variants, graph, device, options, make, inputs) if len(variants) > 1 else None
     spent = (time.monotonic() - begun) / len(variants)
     if found is not None and not options.measures:
         return Made(found[1])
-    variant = USUAL if found is None else found[0]
+    variant = variants[0] if found is None else found[0]
     del found
     with variant.context:
         wanted, target = prepared(graph, device.type, options, variant.layout)
@@ -100,7 +107,7 @@ def program_of(
                 raise NotCompiled(str(error)) from error
 
 
-def _variants(graph: IRModule, device: Any, options: Options) -> list[Variant]:
+def variants_of(graph: IRModule, device: Any, options: Options) -> list[Variant]:
     """The ways that are tried; one where nothing is to be chosen."""
     function = SubPixelConvolutions()(SumsBeforeProducts()(main_function(graph)))
     convs = [n for n in post_order(function.body) if is_op(n, "nn.conv2d")]
@@ -108,7 +115,18 @@ def _variants(graph: IRModule, device: Any, options: Options) -> list[Variant]:
     floats = all(n.dtype == "float32" for n in convs)
     if device.type != "cuda" or not 0 < len(convs) <= MOST_CONVOLUTIONS or not (exact and floats):
         return [USUAL]
+    if all(map(_takes_its_bytes, convs)) and not any(is_op(n, "transpose") for n in post_order(function.body)):
+        return [FIRST]
     return [USUAL, *([DIRECT] if any(map(_by_winograd, convs)) else []), FIRST]
+
+
+def _takes_its_bytes(conv: Call) -> bool:
+    """Whether a convolution with channels first takes as long as its images are read and written."""
+    data, weight = conv.args
+    terms = prod(weight.shape) // conv.shape[1]
+    images = prod(data.shape) + prod(conv.shape)
+    first = (conv.attrs["data_layout"], conv.attrs["kernel_layout"]) == ("NCHW", "OIHW")
+    return first and 2 * terms * prod(conv.shape) <= FEW_OPERATIONS * nbytes((images,), data.dtype)
 
 
 def _libraries(

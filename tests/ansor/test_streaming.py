@@ -118,6 +118,23 @@ def bare_windows(shape: tuple[int, ...], axes: tuple[int, ...], window: int, str
     return [x, te.compute(tuple(out), largest, name="largest")]
 
 
+def weighed(shape: tuple[int, ...], window: int, stride: int, pad: int = 0, dtype: str = "float32") -> list[te.Tensor]:
+    """Windows of each channel (axis 1) times weights of its own, and the larger one of that and 0."""
+    x = te.placeholder(shape, dtype, "x")
+    rank = len(shape) - 2
+    w = te.placeholder((shape[1], *[window] * rank), dtype, "w")
+    wide = te.topi.nn.pad(x, (0, 0, *[pad] * rank), (0, 0, *[pad] * rank), 0.0, name="wide")
+    terms = [te.reduce_axis((0, window), f"k{a}") for a in range(rank)]
+    out = [*shape[:2], *[(n + 2 * pad - window) // stride + 1 for n in shape[2:]]]
+
+    def total(b: te.Expr, c: te.Expr, *i: te.Expr) -> te.Expr:
+        at = [j * stride + k for j, k in zip(i, terms, strict=True)]
+        return te.sum(wide[tuple([b, c, *at])] * w[tuple([c, *terms])], axis=terms)
+
+    sums = te.compute(tuple(out), total, name="total")
+    return [x, w, te.compute(tuple(out), lambda *i: te.maximum(sums[i], te.const(0.0, dtype)), name="y")]
+
+
 def two_pools(shape: tuple[int, int, int]) -> list[te.Tensor]:
     """The largest elements and the sums of windows of the same padded tensor."""
     x = te.placeholder(shape, name="x")
@@ -181,6 +198,9 @@ TASKS: dict[str, Callable[[], list[te.Tensor]]] = {
     "windows with gaps between": lambda: bare_windows((2, 2, 31, 29), (2, 3), 6, 8),
     "padded windows side by side": lambda: pooled((1, 5, 19, 26), 7, 7, 1),
     "wide columns": lambda: summed((70, 128), (0,)), "narrower columns": lambda: summed((2, 33, 96), (1,)),
+    "weighed windows": lambda: weighed((2, 3, 14, 13), 3, 1, 1), "of one axis": lambda: weighed((2, 3, 29), 5, 1),
+    "weighed primes": lambda: weighed((1, 2, 13, 13), 3, 1), "strided": lambda: weighed((1, 3, 17, 11), 3, 2, 1),
+    "weighed cubes": lambda: weighed((1, 2, 6, 8, 7), 3, 1, 1), "of many terms": lambda: weighed((1, 2, 17, 19), 7, 1),
     "two pools": lambda: two_pools((2, 8, 9)), "places of few terms": lambda: argmax(300, 5),
     "places in columns": lambda: least_place((2, 67, 64)), "places in odd columns": lambda: least_place((3, 37, 41)),
     "rows of windows": lambda: pooled((3, 40), 4, 1, 1),
@@ -277,6 +297,14 @@ def test_windows_that_overlap_share_what_they_read() -> None:
     assert loops(large)[-1][0] == "threadIdx.x"
 
 
+def test_windows_that_overlap_share_what_they_weigh() -> None:
+    state = streaming_state(task_of(weighed((16, 64, 256, 256), 3, 1, 1)))
+    assert [s.where for s in state.stages if s.op.name in ("wide", "total")] == [ATTACHED, ATTACHED]
+    assert loops(state)[-1] == ("unroll", 4)
+    line = streaming_state(task_of(weighed((16, 64, 1 << 16), 3, 1, 1)))
+    assert [s.where for s in line.stages if s.op.name in ("wide", "total")] == [INLINED, ATTACHED]
+
+
 def test_columns_of_windows_side_by_side_are_read_by_neighbours() -> None:
     state = streaming_state(task_of(bare_windows((16, 64, 1023, 1023), (2, 3), 11, 11)))
     assert loops(state)[1:] == [("threadIdx.y", 31), ("unroll", 11), ("threadIdx.x", 11)]
@@ -290,7 +318,7 @@ def test_columns_of_windows_side_by_side_are_read_by_neighbours() -> None:
         (summed((4096, 4096), (1,)), True), (summed((64, 64), (1,)), False), (permuted((4096, 4096), (1, 0)), True),
         (matmul(2048, 2048, 2048), False), (softmax(4096, 1024), False), (softmax(64, 1 << 20), True),
         (max_pool(16, 512, 64), True), (conv2d_nchw(16, 64, 64, 64, 3, 1, 1), False),
-        (depthwise(8, 256, 64), False),
+        (depthwise(8, 256, 64), True), (weighed((16, 64, 256, 256), 7, 1), False),
     ],
 )  # fmt: skip
 def test_large_tasks_that_read_once_are_not_drawn(tensors: list[te.Tensor], expected: bool) -> None:

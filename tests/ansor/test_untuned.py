@@ -148,7 +148,7 @@ def test_the_default_schedule_is_the_first_that_lowers(
 def test_wide_tiles_are_unrolled_a_little(columns: int, unrolled: int) -> None:
     """A thread of the larger product has 8 x 16 sums; the smaller one has too few of them for that."""
     tensors = matmul(128, columns, 16384)
-    first = next(iter(default_schedule.drawn_of(ansor.SearchTask(compute_dag=tensors, target="cuda -arch=sm_90"))))
+    first = next(default_schedule.drawn_states(ansor.SearchTask(compute_dag=tensors, target="cuda -arch=sm_90")))
     assert max(stage.auto_unroll_max_step for stage in first.stages) == unrolled
 
 

@@ -1,0 +1,151 @@
+"""Programs of large products on a GPU, in tiles that are known to be good: nothing is drawn for them.
+
+A block of 256 threads has 128 x 256 sums, 8 x 16 a thread, in registers, and 16 terms of both factors in shared memory,
+the next 16 under way: the tile of vendors' libraries.  All its steps are written out.  Smaller tiles are for what
+leaves multiprocessors idle in the last round of blocks, and for two factors whose terms are neighbours in memory: both
+are turned on their way to shared memory, by the element, since vectors would wait in registers that large tiles lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from te_lite.lanes import ceildiv
+from te_lite.reads import reads_by
+from te_lite.state import State
+from te_lite.step import DoubleBuffer, RFactor, Step, StorageOrder
+from te_lite.tensor import ComputeOp
+
+from ..analytical.machine import GPU, machine_of
+from ..core.target import STRICT
+from ..core.task import SearchTask
+from ..sketch.extra.product_roles import sides_of
+from ..sketch.extra.read_axes import axes_of, extents_of
+from ..space.choices import Space
+from ..space.spaces import space_of
+from ..space.states import concrete
+from ..space.variants import home
+
+Lengths = tuple[int, int, int, int]
+"""Virtual threads, threads, and elements of a thread (two levels) along an axis."""
+ONE: Lengths = (1, 1, 1, 1)
+TERMS = (16, 1)
+"""Terms that a block has in shared memory."""
+LEAST_TERMS = 256
+"""A product of fewer is mostly the writing of its result."""
+LEAST_USE = 0.75
+"""Of what the multiprocessors could compute while blocks run: below it, programs are drawn."""
+VECTOR = 4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sums of a block, and how fast it is, with both factors turned and else, by the fastest."""
+
+    rows: Lengths
+    columns: Lengths
+    speed: float
+    turned: float
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return prod(self.rows), prod(self.columns)
+
+
+WIDE = Tile((2, 16, 4, 1), (4, 16, 4, 1), 1.0, 0.9)
+TILES = (WIDE, Tile((2, 16, 4, 1), (2, 16, 4, 1), 0.98, 1.0), Tile((2, 16, 4, 1), (2, 8, 4, 1), 0.96, 0.93))
+
+
+@dataclass(frozen=True)
+class Product:
+    """The axes of rows and columns among the spatial ones of these `extents`, and how many factors are turned."""
+
+    rows: int
+    columns: int
+    extents: tuple[int, ...]
+    turned: int
+
+    def seconds(self, tile: Tile, multiprocessors: int) -> float:
+        """What blocks of a tile take, in sums of one multiprocessor with the fastest one."""
+        sizes = {self.rows: tile.sides[0], self.columns: tile.sides[1]}
+        blocks = prod([ceildiv(n, sizes.get(axis, 1)) for axis, n in enumerate(self.extents)])
+        speed = tile.turned if self.turned == 2 else tile.speed
+        return float(ceildiv(blocks, multiprocessors) * prod(tile.sides) / speed)
+
+
+def product_states(task: SearchTask, sketches: Sequence[State]) -> Iterator[State]:
+    """The programs of a large product of float32, best first; none where a task is something else.
+
+    `sketches` are those of the task.  A backend may refuse the first one.
+    """
+    hardware = task.hardware_params.completed(task.target)
+    machine = machine_of(task.target, hardware)
+    product = _product(task) if isinstance(machine, GPU) and task.target.precision == STRICT else None
+    space = None if product is None else _space(task, sketches)
+    if product is None or space is None or not isinstance(machine, GPU):
+        return
+    tiles = sorted(TILES, key=lambda tile: product.seconds(tile, machine.multiprocessors))
+    if prod(product.extents) < LEAST_USE * machine.multiprocessors * product.seconds(tiles[0], machine.multiprocessors):
+        return
+    for tile in tiles:
+        yield concrete(home(space), _row(space, product, tile), task.target, hardware)
+
+
+def _product(task: SearchTask) -> Product | None:
+    """The product that is the only sum of a task."""
+    state = task.compute_dag.init_state
+    sums = [k for k, s in enumerate(state.stages) if isinstance(s.op, ComputeOp) and s.op.reduce_axis]
+    if len(sums) != 1:
+        return None
+    op, reads = state.stages[sums[0]].op, reads_by(sums[0], state.ops)
+    extents, space = extents_of(op), len(op.axis)
+    if len(reads) != 2 or len({p for p, _ in reads}) != 2 or len(op.reduce_axis) != 1 or extents[-1] < LEAST_TERMS:
+        return None
+    if {state.stages[k].op.dtype for k in (sums[0], *[p for p, _ in reads])} != {"float32"}:
+        return None
+    sides = sides_of(reads[0][1], reads[1][1], extents, space)
+    if sides is None:
+        return None
+    rows, columns = sorted([_wide(own, extents) for own in (sides.rows, sides.columns)])
+    turned = sum(space in axes_of(read.forms[-1], extents) for _, read in reads)
+    return Product(rows, columns, tuple(extents[:space]), turned)
+
+
+def _wide(axes: Sequence[int], extents: Sequence[int]) -> int:
+    return max(axes, key=lambda axis: (extents[axis], axis))
+
+
+def _space(task: SearchTask, sketches: Sequence[State]) -> Space | None:
+    """That of the sketch that fetches tiles of both factors ahead, turned where their terms are neighbours."""
+    hardware = task.hardware_params.completed(task.target)
+    ahead = [s for s in sketches if _count(s, DoubleBuffer) == 2 and not _count(s, RFactor)]
+    for sketch in sorted(ahead, key=lambda s: (-_count(s, StorageOrder), len(s.steps))):
+        space = space_of(sketch, task.target, hardware)
+        if [t.parts for t in space.tiles if t.reduce] == [len(TERMS)] and _has_levels(space):
+            return space
+    return None
+
+
+def _has_levels(space: Space) -> bool:
+    kinds = sorted([c.kind for c in space.choices])
+    return kinds == ["fetch", "fetch", "unroll"] and all(t.reduce or t.parts == len(ONE) for t in space.tiles)
+
+
+def _count(sketch: State, kind: type[Step]) -> int:
+    return sum(isinstance(step, kind) for step in sketch.steps)
+
+
+def _row(space: Space, product: Product, tile: Tile) -> np.ndarray:
+    """The tile as a row of the space, nothing of it in a loop that is not written out."""
+    row, turned = np.zeros(space.width, np.int64), {s.stage for s in space.sketch.steps if isinstance(s, StorageOrder)}
+    lengths = {product.rows: tile.rows, product.columns: tile.columns}
+    for axis, own in enumerate(space.tiles):
+        row[own.columns] = TERMS if own.reduce else lengths.get(axis, ONE)
+    for choice in space.choices:
+        single = choice.kind == "unroll" or (choice.stage in turned and tile is not WIDE)
+        row[choice.columns] = min(choice.values) if single else VECTOR
+    return row

@@ -1,0 +1,103 @@
+"""Large products in known tiles: which get one, that the multiprocessors decide about it, and that they are right."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.analytical.machine import GPUS
+from ansor.policy import product_programs
+from ansor.policy.default_schedule import default_states
+from codegen_cuda import emit
+from codegen_cuda.emulator import run_program
+from tests.oracle import Oracle
+from tests.workloads import conv2d_nchw, matmul
+
+needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
+WIDE, SQUARE, NARROW = (128, 256), (128, 128), (128, 64)
+
+
+def task_of(tensors: Sequence[te.Tensor], target: str = "cuda -arch=sm_90") -> ansor.SearchTask:
+    return ansor.SearchTask(compute_dag=list(tensors), target=target)
+
+
+def turned(rows: int, columns: int, terms: int, both: bool = True, dtype: str = "float32") -> list[te.Tensor]:
+    """A product whose second factor, and perhaps its first, has its terms side by side, and a ReLU of it."""
+    a = te.placeholder((rows, terms) if both else (terms, rows), dtype, name="a")
+    b, k = (
+        te.placeholder((columns, terms) if both else (terms, columns), dtype, name="b"),
+        te.reduce_axis((0, terms), "k"),
+    )
+    y = te.compute(
+        (rows, columns), lambda i, j: te.sum(a[i, k] * b[j, k] if both else a[k, i] * b[k, j], axis=k), name="y"
+    )
+    z = te.compute(y.shape, lambda i, j: te.maximum(y[i, j], te.const(0.0, dtype)), name="z")
+    return [a, b, z]
+
+
+def batched(batch: int, rows: int, columns: int, terms: int) -> list[te.Tensor]:
+    a, b = te.placeholder((batch, rows, terms), name="a"), te.placeholder((batch, terms, columns), name="b")
+    k = te.reduce_axis((0, terms), "k")
+    y = te.compute((batch, rows, columns), lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k), name="y")
+    return [a, b, y]
+
+
+def tile_of(state: ansor.State) -> tuple[int, ...]:
+    """Rows and columns of a block."""
+    splits = [s.lengths for s in state.steps if isinstance(s, te.step.Split) and len(s.lengths) == 4]
+    return tuple([int(np.prod(lengths)) for lengths in splits[-2:]])
+
+
+@pytest.mark.parametrize(
+    ("tensors", "tile"),
+    [
+        (matmul(4096, 4096, 4096), WIDE), (turned(2048, 4096, 8192, both=False), WIDE),
+        (turned(1024, 8192, 8192), SQUARE), (batched(64, 512, 1024, 512), WIDE),
+        (matmul(8205, 5921, 2949), NARROW), (matmul(128, 16384, 16384), SQUARE),
+    ],
+)  # fmt: skip
+def test_large_products_get_the_tile_that_leaves_fewest_multiprocessors_idle(
+    tensors: list[te.Tensor], tile: tuple[int, int]
+) -> None:
+    assert tile_of(next(default_states(task_of(tensors)))) == tile
+
+
+@pytest.mark.parametrize(
+    ("tensors", "target"),
+    [
+        (matmul(300, 700, 512), "cuda -arch=sm_90"),  # few blocks
+        (matmul(8192, 8192, 64), "cuda -arch=sm_90"),  # mostly the writing of its result
+        (matmul(4096, 4096, 4096), "cuda -arch=sm_90 -precision=tf32"),
+        (turned(4096, 4096, 4096, dtype="float16"), "cuda -arch=sm_90"),
+        (conv2d_nchw(64, 64, 56, 64, 3, 1, 1), "cuda -arch=sm_90"), (matmul(4096, 4096, 4096), "c"),
+    ],
+)  # fmt: skip
+def test_others_do_not(tensors: list[te.Tensor], target: str) -> None:
+    task = task_of(tensors, target)
+    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
+    sketches = [*policy.generate_sketches(), *policy.extra_sketches()]
+    assert not list(product_programs.product_states(task, sketches))
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    "tensors",
+    [matmul(131, 259, 257), turned(128, 128, 256), turned(130, 64, 263, both=False), batched(3, 128, 64, 256)],
+    ids=["primes", "turned", "first turned", "batched"],
+)
+def test_programs_compute_the_product(tensors: list[te.Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_programs, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
+    monkeypatch.setattr(product_programs, "LEAST_USE", 0.0)
+    task = task_of(tensors)
+    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
+    states = list(product_programs.product_states(task, [*policy.generate_sketches(), *policy.extra_sketches()]))
+    assert len(states) == len(product_programs.TILES)
+    oracle = Oracle(task.compute_dag, np.random.default_rng(3))
+    func = te.lower(states[0], task.compute_dag.tensors)
+    assert oracle.mismatch(func, lambda f, args: run_program(emit(f), args)) is None
