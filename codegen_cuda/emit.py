@@ -50,6 +50,7 @@ from .cuda_program import (
 )
 from .early_launch import waiting
 from .fetch_ahead import HELPER
+from .guarded_reads import with_guarded_reads_first
 from .lane_digits import with_lane_digits
 from .launch_bounds import launch_bounds
 from .mma_text import cut_text, wait_text, warp_text
@@ -352,7 +353,7 @@ def _kernel(
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
     written, used = frozenset(nest.written()), nest.written() | nest.read()
     body = with_reads_first(with_vector_writes(body), written) if waits else with_vector_writes(body)
-    body = with_quad_stores(KernelNest(nest.loops, body))
+    body = with_quad_stores(KernelNest(nest.loops, with_guarded_reads_first(body, written)))
     emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]

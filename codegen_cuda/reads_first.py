@@ -36,11 +36,11 @@ def with_reads_first(s: Stmt, written: frozenset[Buffer]) -> Stmt:
     if not reads:
         return with_bodies(s, tuple([with_reads_first(b, written) for b in bodies(s)]))
     outer = next(k for k in range(len(loops) + 1) if max([r.words(loops[k:]) for r in reads]) <= MOST_WORDS)
-    return nested(loops[:outer], _in_two(loops[outer:], inner, reads))
+    return nested(loops[:outer], in_two(loops[outer:], inner, reads))
 
 
 @dataclass(frozen=True)
-class _Read:
+class Read:
     """A read that every result makes, and the variables that it and its condition depend on."""
 
     load: BufferLoad
@@ -65,43 +65,44 @@ def _parts(inner: Stmt) -> tuple[tuple[Expr, ...], Store | None]:
     return (), None
 
 
-def _reads(loops: Sequence[For], inner: Stmt, written: frozenset[Buffer]) -> list[_Read]:
+def _reads(loops: Sequence[For], inner: Stmt, written: frozenset[Buffer]) -> list[Read]:
     """The distinct reads of global memory by results, which lie in registers; none where there is one write."""
     conds, store = _parts(inner)
     if store is None or store.buffer.storage != "global" or prod([x.extent for x in loops]) == 1:
         return []
-    certain = list(_certain(store.value))
+    certain = list(certain_reads(store.value))
     if not any(e.buffer.storage == "local" for e in certain):
         return []
     guards = frozenset().union(*map(free_vars, conds))
-    found: list[_Read] = []
+    found: list[Read] = []
     for e in certain:
         if e.buffer.storage == "global" and e.buffer not in written and not any(same(e, x.load) for x in found):
-            found.append(_Read(e, guards | free_vars(e.index)))
-    return found if all(not _loads(x.load.index) for x in found) else []
+            found.append(Read(e, guards | free_vars(e.index)))
+    return found if all(not loads(x.load.index) for x in found) else []
 
 
-def _certain(e: Expr) -> Iterator[BufferLoad]:
+def certain_reads(e: Expr) -> Iterator[BufferLoad]:
     """The reads that a value always makes."""
     match e:
         case BufferLoad():
             yield e
         case Binary(a=a, b=b):
-            yield from _certain(a)
-            yield from _certain(b)
+            yield from certain_reads(a)
+            yield from certain_reads(b)
         case Cast(a=a):
-            yield from _certain(a)
+            yield from certain_reads(a)
         case Call(func=func, args=args) if func != "if_then_else":
             for x in args:
-                yield from _certain(x)
+                yield from certain_reads(x)
 
 
-def _loads(e: Expr) -> bool:
+def loads(e: Expr) -> bool:
+    """Whether an expression reads memory."""
     return any(isinstance(x, BufferLoad) for x in walk(e))
 
 
-def _in_two(loops: Sequence[For], inner: Stmt, reads: Sequence[_Read]) -> Stmt:
-    """All reads, then all writes."""
+def in_two(loops: Sequence[For], inner: Stmt, reads: Sequence[Read]) -> Stmt:
+    """Loops around a statement, first with all reads alone, then with the statement, which has what they read."""
     first = [Buffer(f"{r.load.buffer.name}_first", r.load.dtype, _shape(r.loops(loops)), "local") for r in reads]
     places = [BufferLoad(b, iteration(r.loops(loops))) for b, r in zip(first, reads, strict=True)]
 

@@ -86,6 +86,7 @@ SOUND: dict[str, tuple[tuple[Expr, ...], dict[str, Any]]] = {
     "gather": ((f(4, 5), i(4, 2)), {"axis": 1}),
     "gather_nd": ((f(9, 9, 2), i(2, 3)), {}),
     "variance": ((f(2, 3), f(1, 1)), {}),
+    "moments": ((f(2, 3),), {"axis": (1,)}),
 }  # fmt: skip
 
 
