@@ -12,6 +12,7 @@ from ansor.core.kernel_store import KernelStore
 from ansor.core.nd import ALIGNMENT
 from ansor.core.network_memory import HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode
+from ansor.core.recurrence import Recurrence
 from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
@@ -86,6 +87,9 @@ class CNetworkBackend:
         whole, scratch = hoist_scratch(func, options_for(target))
         written = emit(whole, func.name, options_for(target))
         return KernelCode(func.name, written, tuple([b.size * BYTES[b.dtype] for b in scratch]))
+
+    def recurrence(self, loop: Recurrence, target: str) -> None:
+        return None
 
     def asked(self, target: str) -> str:
         return target

@@ -18,8 +18,10 @@ from ansor.core.errors import GraphError
 from ansor.core.kernel_store import KernelStore
 from ansor.core.nd import DeviceId, DeviceNDArray
 from ansor.core.network_plan import ExecutionPlan, KernelCode
+from ansor.core.recurrence import Recurrence
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
+from te_lite.written_over import written_over
 
 from .architecture import check_architecture, target_architecture, with_architecture
 from .cache import kernel_store
@@ -28,11 +30,13 @@ from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
 from .device import CudaDevice, DeviceArray, DeviceProgram
 from .early_launch import may_wait
 from .emit import emit
+from .errors import DeviceError
 from .facts import facts_from_json, program_facts
 from .fetch_ahead import NOTHING, Ahead, laid_out
 from .launch_ways import PLAIN, Way, fastest
 from .limits import Limits, require_limits
 from .module import Pointer, open_device
+from .recurrence import recurrence_code
 from .streams import Queued, dependencies, queues
 
 ALIGNMENT = 256
@@ -275,7 +279,14 @@ class CudaNetworkBackend:
         given = {
             "arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"], "ahead": waits,
         }  # fmt: skip
-        return KernelCode(func.name, program.source, scratch, given)
+        return KernelCode(func.name, program.source, scratch, given, written_over(func))
+
+    def recurrence(self, loop: Recurrence, target: str) -> KernelCode | None:
+        try:
+            architecture = target_architecture(target)
+        except DeviceError:  # tasks may be extracted for a device that is not here, and not named
+            return None
+        return recurrence_code(loop, architecture)
 
     def asked(self, target: str) -> str:
         return with_architecture(target)

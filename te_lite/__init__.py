@@ -19,7 +19,7 @@ Read the modules in this order; none imports one that comes after it.
     lowering            zero_terms, lower_along, lower_facts, edges, lower_point
     its nests           lower_operand, lower_mma, lower_matrix_load, lower_growth, lower_nest
     shared              double_buffer, thread_parts
-    passes              vthread, unroll, whole_turns, sync, lower
+    passes              vthread, unroll, whole_turns, sync, lower, written_over
     meaning             reference_expr, reference_fold, reference, interp_memory, interp_scope, warp_operation, interp
     at points           drawn, expr_numbers, reference_points, reference_demand
     printing            state_text, python_text, dag_json, dag_check, dag_difference

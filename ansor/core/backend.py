@@ -35,6 +35,7 @@ from .kernel_store import KernelStore
 from .measure_values import DeviceInfo, MeasureInput, Refusal, RunOptions
 from .network_plan import ExecutionPlan, KernelCode
 from .protocols import Builder
+from .recurrence import Recurrence
 from .wording import counted
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -237,6 +238,9 @@ class NetworkBackend(Protocol):
 
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
         """Source text.  Raises the backend's error for a program that has none."""
+
+    def recurrence(self, loop: Recurrence, target: str) -> KernelCode | None:
+        """Source text of a kernel that runs a whole loop; None where its steps are better run one by one."""
 
     def asked(self, target: str) -> str | None:
         """The target with all that else a device would be asked for, as workers are told it that have none.

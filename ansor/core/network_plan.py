@@ -67,13 +67,16 @@ class Step:
 class KernelCode:
     """A kernel as source text; `scratch` are the bytes of its arguments after those of the group.
 
-    `facts` is what a launch needs to know, as JSON.
+    `facts` is what a launch needs to know, as JSON.  `over` are pairs of arguments by number, a result and what may lie
+    where it lies: each element is read for the last time where it is written over.  Plans are made of them, so
+    they are not exported.
     """
 
     name: str
     source: str
     scratch: tuple[int, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    over: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

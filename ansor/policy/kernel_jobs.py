@@ -91,8 +91,12 @@ class Made:
         drawn, kernel = answered["programs"], answered["kernel"]
         return Made(
             None if drawn is None else _programs(drawn),
-            None if kernel is None else KernelCode(name, kernel[0], tuple(kernel[1]), kernel[2]),
+            None if kernel is None else _kernel_of(name, *kernel),
         )
+
+
+def _kernel_of(name: str, source: str, scratch: Sequence[int], facts: dict[str, Any], over: Any) -> KernelCode:
+    return KernelCode(name, source, tuple(scratch), facts, tuple([(result, given) for result, given in over]))
 
 
 def key_of(task: SearchTask) -> Hashable:
@@ -111,7 +115,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     seen += drawn if kernel is None else []
     return {
         "error_no": 0, "programs": _to_json([state.steps for state in seen]) if job["draws"] else None,
-        "kernel": None if kernel is None else [kernel.source, list(kernel.scratch), dict(kernel.facts)],
+        "kernel": None if kernel is None else [kernel.source, list(kernel.scratch), dict(kernel.facts), kernel.over],
     }  # fmt: skip
 
 

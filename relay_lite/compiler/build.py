@@ -33,11 +33,14 @@ from ..runtime.assemble import make_plan
 from ..runtime.devices import network_backend
 from ..runtime.library import NetworkLibrary
 from ..transform.context import DEFAULT, PassContext
+from .extract import whole_loops
 from .group_programs import choose_programs, needs_of
 from .kernels import Maker
 from .optimize import optimize
 
 OPT_LEVEL = 3
+LONG_STEPS = 4
+"""Beside a kernel that is a whole loop so many times as many steps of the plan can run."""
 STAGES = 3
 """Those of `_stages`."""
 STAND_BACK = 10
@@ -148,9 +151,13 @@ def _stages(
     backend = network_backend(target.kind.name)
     needs = needs_of(fused, target, ahead)
     yield None
-    fused, kernels = choose_programs(fused, target, Maker(backend, target, pool), needs)
+    maker = Maker(backend, target, pool)
+    fused, kernels = choose_programs(fused, target, maker, needs)
+    wholes = whole_loops(fused)
+    kernels |= {function: maker.whole(function) for function in wholes}
     yield None
-    plan, values = make_plan(fused, lambda function: kernels[function].call, backend.alignment, backend.slack)
+    slack = backend.slack * (LONG_STEPS if wholes else 1)
+    plan, values = make_plan(fused, lambda function: kernels[function].call, backend.alignment, slack)
     compiled = {kernel.name: kernel.machine_code() for kernel in kernels.values()}
     codes = {kernel.name: kernel.code for kernel in kernels.values()}
     sources, binaries = backend.link(plan, compiled)

@@ -19,6 +19,7 @@ from ..ir.module import IRModule
 from ..ir.nodes import Function
 from ..ir.visit import function_calls
 from ..op.lower_group import LoweredGroup, lower_group
+from ..op.lower_loop import whole_loop
 from ..transform import PassContext
 from .optimize import optimize
 
@@ -74,5 +75,11 @@ def _workloads(
 
 
 def group_uses(fused: Function) -> dict[Function, int]:
-    """The different groups of a fused graph in execution order, and how often each is called."""
-    return dict(Counter([node.function for node in function_calls(fused.body)]))
+    """The different groups of a fused graph in execution order, and how often each is called; no whole loops."""
+    return dict(Counter([n.function for n in function_calls(fused.body) if whole_loop(n.function) is None]))
+
+
+def whole_loops(fused: Function) -> list[Function]:
+    """The different functions of a fused graph that are whole loops, in execution order."""
+    called = dict.fromkeys([node.function for node in function_calls(fused.body)])
+    return [function for function in called if whole_loop(function) is not None]

@@ -25,6 +25,7 @@ from te_lite.stmt import LoweredFunc
 from ..ir.errors import GraphError
 from ..ir.nodes import Function
 from ..op.lower_group import LoweredGroup, lower_group
+from ..op.lower_loop import whole_loop
 from ..runtime.assemble import reshaped_params
 from ..runtime.devices import network_backend
 from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
@@ -211,7 +212,7 @@ def choose_programs(
         return found
 
     def packing(function: Function, weights: tuple[int, ...]) -> tuple[Function, PackedLayouts]:
-        if reshaped_params(function) is not None:
+        if reshaped_params(function) is not None or whole_loop(function) is not None:
             return function, {}
         found = one(function, weights if packs else ())
         return found.function, found.layouts

@@ -26,11 +26,14 @@ from ansor.core.network_plan import KernelCode
 from ansor.core.target import Target
 from ansor.layout.packing import PackedLayout
 from te_lite.dag_json import dag_to_json
+from te_lite.errors import require
 from te_lite.step_json import to_json
 from te_lite.stmt import LoweredFunc
 
+from ..ir.errors import GraphError
 from ..ir.nodes import Function
-from ..runtime.assemble import GroupKernel
+from ..op.lower_loop import recurrence_of
+from ..runtime.assemble import GroupKernel, fields_of
 from ..transform.layout_rewrite import PackedLayouts, take_packed
 from .group_programs import Wanted, arguments_of, choose_program, results_of
 
@@ -55,14 +58,14 @@ class Parts:
     @property
     def call(self) -> GroupKernel:
         """How the plan of a network calls it."""
-        return GroupKernel(self.name, self.arguments, self.results, self.code.scratch)
+        return GroupKernel(self.name, self.arguments, self.results, self.code.scratch, self.code.over)
 
     def to_json(self) -> dict[str, Any]:
         """What the store keeps of it."""
         code, layouts = self.code, {k: [x.shape, x.names, x.digits] for k, x in self.layouts.items()}
         return {
             "name": code.name, "source": code.source, "scratch": code.scratch, "facts": code.facts,
-            "layouts": layouts, "arguments": self.arguments, "results": self.results,
+            "over": code.over, "layouts": layouts, "arguments": self.arguments, "results": self.results,
         }  # fmt: skip
 
 
@@ -119,6 +122,16 @@ class Maker:
         parts = Parts(program.function, program.layouts, code, program.arguments, program.results)
         return self._compiled(parts, program.func, place)
 
+    def whole(self, function: Function) -> Kernel:
+        """The kernel of a function that is a whole loop.  Raises GraphError for one that the backend does not run."""
+        loop = recurrence_of(function)
+        code = None if loop is None else self.backend.recurrence(loop, str(self.target))
+        require(code is not None, GraphError, f"kernel {function.attrs.get('name')}", "no kernel runs this whole loop")
+        assert code is not None
+        given, made = len(function.params), len(fields_of(function.body.type))
+        places = tuple(range(given + made))
+        return self._compiled(Parts(function, {}, code, places, places[given:]), None, None)
+
     def _compiled(self, parts: Parts, func: LoweredFunc | None, place: Path | None) -> Kernel:
         """A kernel that a thread compiles, and writes to the store."""
         facts = parts.to_json()
@@ -146,7 +159,8 @@ def _from_bytes(need: Wanted, kept: bytes) -> Kernel:
     text, _, made = kept.partition(b"\n")
     facts = json.loads(text)
     layouts = {int(k): _layout(*parts) for k, parts in facts["layouts"].items()}
-    code = KernelCode(facts["name"], facts["source"], tuple(facts["scratch"]), facts["facts"])
+    over = tuple([(result, given) for result, given in facts["over"]])
+    code = KernelCode(facts["name"], facts["source"], tuple(facts["scratch"]), facts["facts"], over)
     function = take_packed(need.function, layouts) if layouts else need.function
     return Kernel(function, layouts, code, tuple(facts["arguments"]), tuple(facts["results"]), lambda: made)
 

@@ -9,6 +9,8 @@ from ansor.core.target import ELEMENTS, Target
 
 from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Function
+from ..op.lower_loop import recurrence_of
+from ..runtime.devices import network_backend
 from ..transform import (
     AlterOpLayout,
     AutoSchedulerLayoutRewrite,
@@ -34,6 +36,8 @@ from ..transform import (
 from ..transform.batch_slices import BatchSlices
 from ..transform.fuse_attention import DTYPES
 from ..transform.loop import PlaceLoopResults, has_loops, share_groups, with_constants_inside
+from ..transform.moments import Moments
+from ..transform.whole_loops import WholeLoops
 
 
 def optimize(
@@ -75,7 +79,15 @@ def pipeline(target: Target) -> Pass:
         *([RowShapes()] if rows else []),
         FoldConstant(),
         *([TurnProducts(), BatchSlices(dtypes=multiplied)] if moves else []),  # a GPU's memory is what is short
+        *([Moments()] if moves else []),
+        WholeLoops(lambda function: _runs(function, target)),
         PlaceLoopResults(),
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),
     ]
     return Sequential(passes, name="optimize")
+
+
+def _runs(function: Function, target: Target) -> bool:
+    """Whether one kernel of the target runs a whole loop."""
+    found = recurrence_of(function)
+    return found is not None and network_backend(target.kind.name).recurrence(found, str(target)) is not None

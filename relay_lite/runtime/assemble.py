@@ -14,9 +14,10 @@ from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import post_order
 from .memory import Request, pack
+from .plan_values import SMALL, KernelCall, Value, lie_in_outputs, nbytes_of, take_over
 
-SMALL = 1 << 22
-"""Bytes of a tensor whose kernel may leave room for another one; larger ones fill a device by themselves."""
+ARENA = "arena", "scratch"
+"""Kinds of values that are needed for some steps only."""
 
 
 @dataclass(frozen=True)
@@ -25,39 +26,15 @@ class GroupKernel:
 
     Positions count the parameters of the group, then its results.  `arguments` are those of the kernel's arguments;
     `results[j]` is where result `j` is found: its own position, or that of an equal parameter or earlier result.
-    `scratch` are the bytes of the kernel's further arguments.
+    `scratch` are the bytes of the kernel's further arguments.  `over` are pairs of the kernel's arguments, a result and
+    what it may be written over (`KernelCode`).
     """
 
     name: str
     arguments: tuple[int, ...]
     results: tuple[int, ...]
     scratch: tuple[int, ...] = ()
-
-
-@dataclass
-class _Value:
-    """A tensor of the graph while the plan is made; `origin` is the value whose storage it uses, itself as a rule.
-
-    It begins at byte `start` of that one.  One that the steps of a loop with states read or share keeps its room for
-    `apart` more steps when it is not needed any more, all those of the loop, so that this loop and the next may run
-    together.
-    """
-
-    type: TensorType
-    origin: int
-    kind: str = "arena"
-    first: int = 0
-    last: int = 0
-    start: int = 0
-    apart: int = 0
-
-
-@dataclass
-class _Call:
-    kernel: GroupKernel
-    values: tuple[int, ...]
-    results: tuple[int, ...]
-    scratch: tuple[int, ...]
+    over: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -69,8 +46,8 @@ class _Builder:
     """
 
     kernel_of: Callable[[Function], GroupKernel]
-    values: list[_Value] = field(default_factory=list)
-    calls: list[_Call] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+    calls: list[KernelCall] = field(default_factory=list)
     of: dict[int, tuple[int, ...]] = field(default_factory=dict)
     params: dict[int, Array] = field(default_factory=dict)
     again: dict[tuple[int, int], int] | None = None
@@ -78,13 +55,13 @@ class _Builder:
 
     def new(self, kind: TensorType, storage: str = "arena") -> int:
         step = len(self.calls)
-        self.values.append(_Value(kind, len(self.values), storage, step, step))
+        self.values.append(Value(kind, len(self.values), storage, step, step))
         return len(self.values) - 1
 
     def same_storage(self, kind: TensorType, value: int, start: int = 0) -> int:
         """A value in the storage of another one, from its byte `start` on."""
         found = self.values[value]
-        self.values.append(_Value(kind, found.origin, start=found.start + start))
+        self.values.append(Value(kind, found.origin, start=found.start + start))
         return len(self.values) - 1
 
     def made(self, kind: TensorType, node: Expr, place: int, storage: str = "arena") -> int:
@@ -143,7 +120,8 @@ class _Builder:
             self.values[self.values[value].origin].last = len(self.calls)
         results = positions[len(given) :]
         own = [k for j, k in enumerate(results) if kernel.results[j] == len(given) + j]
-        self.calls.append(_Call(kernel, tuple(used), tuple(own), tuple(scratch)))
+        over = tuple([(used[result], used[given]) for result, given in kernel.over if used[result] in own])
+        self.calls.append(KernelCall(kernel.name, tuple(used), tuple(own), tuple(scratch), over))
         return results
 
     # ---------------------------------------------------------------------------------------------- loops
@@ -246,13 +224,14 @@ def _finish(
     builder: _Builder, function: Function, outputs: tuple[int, ...], alignment: int, slack: int
 ) -> tuple[ExecutionPlan, Mapping[str, Array]]:
     values = builder.values
-    outside = [k for kind in ("input", "param", "output") for k, v in enumerate(values) if _own(values, k) == kind]
-    inside = [k for kind in ("arena", "scratch") for k, v in enumerate(values) if _own(values, k) == kind]
+    take_over(values, builder.calls)
 
     def request(k: int) -> Request:
-        v = values[k]
-        return Request(nbytes_of(v.type), v.first, v.last + _late(v, slack))
+        return Request(values[k].nbytes, values[k].first, values[k].last + _late(values[k], slack))
 
+    lie_in_outputs(values, {k: request(k) for k, v in enumerate(values) if _own(values, k) in ARENA}, alignment)
+    outside = [k for kind in ("input", "param", "output") for k, v in enumerate(values) if _own(values, k) == kind]
+    inside = [k for kind in ARENA for k, v in enumerate(values) if _own(values, k) == kind]
     requests = [request(k) for k in inside]
     offsets, arena = pack(requests, alignment)
     whole = [
@@ -261,7 +240,7 @@ def _finish(
     ]
     numbers = _Numbers(values, {k: n for n, k in enumerate([*outside, *inside])})
     steps = tuple([
-        Step(c.kernel.name, numbers.all(c.values, c.scratch), numbers.all(c.results, c.scratch))
+        Step(c.kernel, numbers.all(c.values, c.scratch), numbers.all(c.results, c.scratch))
         for c in builder.calls
     ])  # fmt: skip
 
@@ -281,7 +260,7 @@ def _finish(
     return plan, {name: builder.params[k] for name, k in names.items()}
 
 
-def _late(v: _Value, slack: int) -> int:
+def _late(v: Value, slack: int) -> int:
     """For how many steps the room of a value that is not needed any more is not used again."""
     small = nbytes_of(v.type) <= SMALL
     if v.apart:
@@ -292,7 +271,7 @@ def _late(v: _Value, slack: int) -> int:
 class _Numbers:
     """The numbers of storages: of values, and behind these of the parts of values, which get theirs when asked for."""
 
-    def __init__(self, values: Sequence[_Value], wholes: Mapping[int, int]) -> None:
+    def __init__(self, values: Sequence[Value], wholes: Mapping[int, int]) -> None:
         self.values, self.wholes, self.parts = values, wholes, list[Storage]()
         self._part: dict[Storage, int] = {}
         self._known: dict[int, int] = {}
@@ -328,11 +307,6 @@ def _fresh_names(function: Function) -> Iterator[str]:
     return (name for name in map("p{}".format, count()) if name not in taken)
 
 
-def _own(values: list[_Value], k: int) -> str:
+def _own(values: list[Value], k: int) -> str:
     """The kind of storage that belongs to value `k`; none for a value on another's storage."""
     return values[k].kind if values[k].origin == k else ""
-
-
-def nbytes_of(kind: TensorType) -> int:
-    """The bytes of a tensor."""
-    return TensorPlace("", kind.shape, kind.dtype, 0).nbytes

@@ -18,6 +18,7 @@ from ansor.core.backend import Backend, CompiledNetwork, Program
 from ansor.core.nd import ALIGNMENT, DeviceId
 from ansor.core.network_memory import HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode, Step
+from ansor.core.recurrence import Recurrence
 from ansor.core.scratch import scratch_folder
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
@@ -103,6 +104,9 @@ class KernelByKernel:
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
         arguments = [[list(b.shape), b.dtype] for b in func.args]
         return KernelCode(func.name, self._backend.source(func, target), (), {"arguments": arguments})
+
+    def recurrence(self, loop: Recurrence, target: str) -> None:
+        return None
 
     def asked(self, target: str) -> None:
         return None

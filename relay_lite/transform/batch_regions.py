@@ -30,8 +30,9 @@ class Region:
     """Operators by number; only the result of the last one is read elsewhere.
 
     `batch` is what the number of slices must divide; `extra` are the bytes that it holds besides what the same
-    operators hold elsewhere: transformed tiles, and copies in other layouts; `scores` are the members that give the
-    scores of attention, which are stored nowhere else.
+    operators hold elsewhere: transformed tiles, copies in other layouts, and what a transposed convolution has before
+    zeros are put between its elements; `scores` are the members that give the scores of attention, `apart` those that
+    give such elements: they are stored nowhere else.
     """
 
     graph: FlowGraph
@@ -40,6 +41,7 @@ class Region:
     batch: int
     extra: int = 0
     scores: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
@@ -95,7 +97,7 @@ def _grown(region: Region, end: int, taken: Numbers, dtypes: Collection[str]) ->
     """A region with all up to the dominator `end` of its result; None where that cannot be sliced."""
     nodes, path = region.graph.nodes, sorted(between(region.graph, region.end, end))
     inside = {nodes[k] for k in (*region.members, *path)}
-    batch, extra, scores = region.batch, region.extra, region.scores
+    batch, extra, scores, apart = region.batch, region.extra, region.scores, region.apart
     for k in path:
         node, axes = nodes[k], sliced_axes(nodes[k])
         if axes is None or not isinstance(node, Call) or k in taken:
@@ -110,8 +112,16 @@ def _grown(region: Region, end: int, taken: Numbers, dtypes: Collection[str]) ->
             scores = region.members
         batch = gcd(batch, common_extent(node))
         extra += bytes_of(node) if is_op(node, *TRANSPOSITIONS) and region.of_convolution else 0
+        if _spreads(region, node):
+            extra, apart = extra + bytes_of(node.args[0]), region.members
     able = batch > 1 or all(nodes[k].shape[0] == 1 for k in path)  # one image, whose channels may be cut
-    return Region(region.graph, (*region.members, *path), end, batch, extra, scores) if able else None
+    return Region(region.graph, (*region.members, *path), end, batch, extra, scores, apart) if able else None
+
+
+def _spreads(region: Region, node: Call) -> bool:
+    """Whether a node puts zeros between the results of a convolution, along an axis that those do not have."""
+    result = region.graph.nodes[region.members[0]]
+    return region.of_convolution and is_op(node, "nn.pad") and len(node.shape) > len(result.shape)
 
 
 def _has_scores(region: Region, product: Call) -> bool:

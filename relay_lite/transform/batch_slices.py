@@ -62,7 +62,7 @@ def BatchSlices(limits: Limits = Limits(), dtypes: Collection[str] = DTYPES) -> 
 def _sliced(function: Function, limits: Limits, dtypes: Collection[str]) -> Function:
     graph = flow_graph(function)
     regions = _regions(graph, dtypes)
-    live = LiveBytes(graph, frozenset([k for region in regions for k in region.scores]))
+    live = LiveBytes(graph, frozenset([k for region in regions for k in (*region.scores, *region.apart)]))
     counts = {region.end: (region, _counts(region, live, limits)) for region in regions if region.extra}
     made = dict[Expr, Expr]()
     for k, node in enumerate(graph.nodes):

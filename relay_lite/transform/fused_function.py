@@ -42,7 +42,7 @@ class Library:
         if key not in self._by_structure:
             ops = [node.op.name for node in post_order(function.body) if isinstance(node, Call)]
             attrs = {
-                **function.attrs, "primitive": True, "name": self._fresh(_telling(ops)),
+                **function.attrs, "primitive": True, "name": self._fresh(_telling(ops) or ["loop"]),
                 "reshape_only": bool(ops) and set(RESHAPES).issuperset(ops),
             }  # fmt: skip
             self._by_structure[key] = Function(function.params, function.body, attrs)

@@ -226,7 +226,9 @@ def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> 
 
 
 @pytest.mark.parametrize("two_ways", [False, True])
-@pytest.mark.parametrize(("kind", "hidden"), [("LSTM", 64), ("LSTM", 7), ("GRU", 33), ("RNN", 32)])
+@pytest.mark.parametrize(
+    ("kind", "hidden"), [("LSTM", 64), ("LSTM", 7), ("GRU", 33), ("RNN", 32), ("LSTM", 256), ("GRU", 142), ("RNN", 70)]
+)
 def test_recurrent_layers(kind: str, hidden: int, two_ways: bool, programs: list[Program]) -> None:
     """Loops of many steps, all ours, at the first call, where memory has moved, and with other states."""
     layer = getattr(nn, kind)(24, hidden, 2, bidirectional=two_ways).cuda()

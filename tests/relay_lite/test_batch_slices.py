@@ -50,6 +50,14 @@ def transposed(x: Expr, filters: int, kernel: int = 4) -> Expr:
     return call("nn.relu", call("add", made, weight(filters, 1, 1)))
 
 
+def spread(x: Expr, filters: int) -> Expr:
+    """As a transposed convolution whose stride and dilation are 2: zeros between the results of a plain one."""
+    made = conv(x, filters)
+    zeros = call("nn.pad", call("reshape", made, newshape=(*made.shape, 1)), pad_width=(*[(0, 0)] * 4, (0, 1)))
+    whole = call("reshape", zeros, newshape=(*made.shape[:3], 2 * made.shape[3]))
+    return call("strided_slice", whole, begin=(0,), end=(2 * made.shape[3] - 1,), axes=(3,))
+
+
 def attention(batch: int, rows: int, keys: int, size: int, dtype: str = "float32") -> Expr:
     q, k, v = (var(n, (batch, m, size), dtype) for n, m in (("q", rows), ("k", keys), ("v", keys)))
     scores = call("multiply", call("nn.batch_matmul", q, k), const(np.array(size**-0.5), dtype))
@@ -88,6 +96,7 @@ CASES: dict[str, tuple[Callable[[], Expr], str, list[int]]] = {
     "transposed": (lambda: transposed(image(3, 4, 6, 5), 8), "NCHW", [6]),
     "transposed, channels last": (lambda: transposed(image(4, 4, 6, 6), 8), "NHWC", [4]),
     "transposed with an odd kernel": (lambda: transposed(image(4, 4, 6, 6), 8, kernel=3), "NCHW", [8]),
+    "zeros between results": (lambda: spread(image(4, 4, 6, 8), 8), "NCHW", [16]),
     "attention": (lambda: attention(6, 8, 12, 4), "NCHW", [48]),
     "attention of one": (lambda: attention(1, 8, 16, 4), "NCHW", [8]),
 }

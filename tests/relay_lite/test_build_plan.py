@@ -180,11 +180,14 @@ def test_any_order_that_keeps_the_dependencies_is_right(seed: int, slack: int) -
         assert all((a == b).all() for a, b in zip(got, want, strict=True))
 
 
-@pytest.mark.parametrize(("small", "tensors"), [(assemble.SMALL, 5), (0, 2)])
+@pytest.mark.parametrize(("small", "tensors"), [(assemble.SMALL, 4), (0, 1)])
 def test_memory_of_large_tensors_is_used_again_at_once(
     small: int, tensors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    """In a chain of six steps, whose slack keeps all five tensors between them apart where they are small."""
+    """In a chain of six steps, whose slack keeps all five tensors between them apart where they are small.
+
+    One of them, or every second one, lies in the output, which is written last.
+    """
     monkeypatch.setattr(assemble, "SMALL", small)
     x = Var("x", TensorType((4, 256), "int64"))
     body: Expr = x
@@ -258,7 +261,7 @@ def _live_together(plan: ExecutionPlan) -> list[tuple[int, int]]:
     for n, step in enumerate(plan.steps):
         for k in step.storages:
             uses.setdefault(k, []).append(n)
-    arena = [k for k in range(plan.externals, len(plan.storages)) if plan.storages[k].nbytes]
+    arena = [k for k, s in enumerate(plan.storages) if s.kind == "arena" and s.nbytes]
     live = [Request(plan.storages[k].nbytes, min(uses[k]), max(uses[k])) for k in arena]
     assert not collisions(live, [plan.storages[k].offset for k in arena])
     return [(arena[j], arena[k]) for k in range(len(arena)) for j in range(k) if live[j].meets(live[k])][::3]
