@@ -68,7 +68,7 @@ def test_storages_that_overlap_while_both_are_needed() -> None:
     plan, rng = build(NETWORK, target="c").plan, random.Random(0)
     inside = range(plan.externals, len(plan.storages))
     refused = 0
-    for _ in range(200):
+    for _ in range(1_000):  # the arena has few storages, for others lie in outputs
         storages = list(plan.storages)
         for k in rng.sample(inside, 2):
             most = plan.arena_bytes - storages[k].nbytes
@@ -80,7 +80,7 @@ def test_storages_that_overlap_while_both_are_needed() -> None:
                 plan_from_json(moved.to_json())
         else:
             assert plan_from_json(moved.to_json()) == moved
-    assert 20 < refused < 190
+    assert 20 < refused < 950
 
 
 def test_steps_in_another_order_read_what_nothing_wrote() -> None:
