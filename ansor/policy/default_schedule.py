@@ -101,7 +101,7 @@ def _of_products(task: SearchTask) -> Iterator[State]:
     """The known tiles of a large product, best first."""
     if breeds(task) and reads_again(task):
         policy = SketchPolicy(task, seed=SEED, verbose=0)
-        yield from product_states(task, [*policy.generate_sketches(), *policy.extra_sketches()])
+        yield from product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
 
 
 def convolution_states(task: SearchTask) -> Iterator[State]:

@@ -8,7 +8,7 @@ are turned on their way to shared memory, by the element, since vectors would wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -77,19 +77,22 @@ class Product:
         return float(ceildiv(blocks, multiprocessors) * prod(tile.sides) / speed)
 
 
-def product_states(task: SearchTask, sketches: Sequence[State]) -> Iterator[State]:
+def product_states(task: SearchTask, sketches: Callable[[], Sequence[State]]) -> Iterator[State]:
     """The programs of a large product of float32, best first; none where a task is something else.
 
-    `sketches` are those of the task.  A backend may refuse the first one.
+    `sketches` makes those of the task, and is asked for a product alone.  A backend may refuse the first one.
     """
     hardware = task.hardware_params.completed(task.target)
     machine = machine_of(task.target, hardware)
-    product = _product(task) if isinstance(machine, GPU) and task.target.precision == STRICT else None
-    space = None if product is None else _space(task, sketches)
-    if product is None or space is None or not isinstance(machine, GPU):
+    if not isinstance(machine, GPU) or task.target.precision != STRICT:
         return
-    tiles = sorted(TILES, key=lambda tile: product.seconds(tile, machine.multiprocessors))
-    if prod(product.extents) < LEAST_USE * machine.multiprocessors * product.seconds(tiles[0], machine.multiprocessors):
+    product, count = _product(task), machine.multiprocessors
+    if product is None:
+        return
+    tiles = sorted(TILES, key=lambda tile: product.seconds(tile, count))
+    useful = prod(product.extents) >= LEAST_USE * count * product.seconds(tiles[0], count)
+    space = _space(task, sketches()) if useful else None
+    if space is None:
         return
     for tile in tiles:
         yield concrete(home(space), _row(space, product, tile), task.target, hardware)

@@ -81,8 +81,9 @@ def test_large_products_get_the_tile_that_leaves_fewest_multiprocessors_idle(
 def test_others_do_not(tensors: list[te.Tensor], target: str) -> None:
     task = task_of(tensors, target)
     policy = ansor.SketchPolicy(task, seed=0, verbose=0)
-    sketches = [*policy.generate_sketches(), *policy.extra_sketches()]
-    assert not list(product_programs.product_states(task, sketches))
+    assert not list(
+        product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
+    )
 
 
 @needs_gxx
@@ -96,7 +97,9 @@ def test_programs_compute_the_product(tensors: list[te.Tensor], monkeypatch: pyt
     monkeypatch.setattr(product_programs, "LEAST_USE", 0.0)
     task = task_of(tensors)
     policy = ansor.SketchPolicy(task, seed=0, verbose=0)
-    states = list(product_programs.product_states(task, [*policy.generate_sketches(), *policy.extra_sketches()]))
+    states = list(
+        product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
+    )
     assert len(states) == len(product_programs.TILES)
     oracle = Oracle(task.compute_dag, np.random.default_rng(3))
     func = te.lower(states[0], task.compute_dag.tensors)
