@@ -101,12 +101,14 @@ class _KernelParams(ctypes.Structure):
 class RecordedKernel:
     """The kernel that was queued last on a stream that is recorded; `values` are its pointers and integers, in order.
 
+    `waits`: for the end of those before it by itself (`early_launch.py`); `node` is its place in the graph.
     Values are 8 bytes here; of a shorter parameter the driver reads the first ones (all machines with CUDA are
     little-endian).
     """
 
-    def __init__(self, stream: Any, values: Sequence[int]) -> None:
-        self._node = ctypes.c_void_p(_last_node(stream))
+    def __init__(self, stream: Any, values: Sequence[int], waits: bool = False) -> None:
+        self.node, self.waits = _last_node(stream), waits
+        self._node = ctypes.c_void_p(self.node)
         self._params = _KernelParams()
         code = _driver().cuGraphKernelNodeGetParams_v2(self._node, ctypes.byref(self._params))
         _check(code, "reading a recorded kernel")
@@ -139,8 +141,8 @@ class LaunchGraph:
     """What `record(stream)` queues on a stream, to be queued again with one call.
 
     Kernels and asynchronous copies can be recorded; memory addresses are those of the recording, but for the kernels
-    that `record` gives back, in the order in which `exchange` counts them.  With `early` all kernels wait for
-    themselves, and are launched ahead (`early_launch.py`).  Raises DeviceError when the driver refuses.
+    that `record` gives back, in the order in which `exchange` counts them.  With `early` those of them that wait for
+    themselves are launched ahead (`early_launch.py`).  Raises DeviceError when the driver refuses.
     """
 
     def __init__(
@@ -156,7 +158,7 @@ class LaunchGraph:
             code = _driver().cuStreamEndCapture(handle, ctypes.byref(self._graph))
         _check(code, "the end of the recording")
         if early:
-            begin_early(_driver(), self._graph, _check)
+            begin_early(_driver(), self._graph, _check, {k.node for k in self._kernels if k.waits})
         flags = ctypes.c_ulonglong(0)
         code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._executable), self._graph, flags)
         _check(code, "making it executable")

@@ -11,26 +11,45 @@ No kernel lets the next one begin before its own blocks end.  Blocks that begin 
 those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
 left.  Begun at the start of the kernel before, those of ViT-B/16 took 2.75 ms on an H200, and 1.56 ms begun at its end
 (`benchmarks/launch_ways.py`).
+
+A long kernel does not wait: pointers that come out of an instruction cost it registers, and banks of them.  4096^3 in
+fp32, milliseconds on an H200, plain and waiting, the second factor turned or not: 2.75 and 2.81, 2.88 and 3.05.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
+
+from te_lite.c_text import BYTES
+from te_lite.stmt import For, LoweredFunc, Stmt, Store, bodies
 
 from . import fetch_ahead
 
 LEAST_ARCHITECTURE = 90
 _NEEDED = "cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2", "cuGraphNodeGetType"
 _KERNEL_NODE = 0
+LONG_STORES, LONG_BYTES = 1 << 31, 1 << 29
+"""Stores that are run, and bytes of tensors, from which a program takes so long that an early launch saves nothing."""
 Check = Callable[[int, str], None]
 
 
 def may_wait(architecture: str) -> bool:
     """Whether kernels for an architecture like `sm_90` have the instructions."""
     return int("".join([c for c in architecture if c.isdigit()]) or 0) >= LEAST_ARCHITECTURE
+
+
+def is_short(func: LoweredFunc) -> bool:
+    """Whether the kernels of a program are so short that their launch is worth saving."""
+    return _stores(func.body) < LONG_STORES and sum([b.size * BYTES[b.dtype] for b in func.args]) < LONG_BYTES
+
+
+def _stores(s: Stmt) -> int:
+    """How often a store is run, by all threads together."""
+    inner = 1 if isinstance(s, Store) else sum([_stores(b) for b in bodies(s)])
+    return inner * (s.extent if isinstance(s, For) else 1)
 
 
 def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str], lines: Sequence[str]) -> str:
@@ -61,10 +80,11 @@ _PROGRAMMATIC = 1
 """The port of `launch_dependents`, and the type of an edge from there."""
 
 
-def begin_early(driver: Any, graph: Any, check: Check) -> None:
-    """Let each kernel of a graph that follows one other kernel alone be launched when the blocks of that one end.
+def begin_early(driver: Any, graph: Any, check: Check, waiting: Collection[int | None]) -> None:
+    """Let kernels of a graph that follow one other kernel alone be launched when the blocks of that one end.
 
-    All kernels must be `waiting` ones.  A driver before CUDA 12.3 has no such edges, and the graph stays as it is.
+    They are those among the nodes `waiting`, whose kernels wait for themselves.  A driver before CUDA 12.3 has no such
+    edges, and the graph stays as it is.
     """
     if not all(hasattr(driver, name) for name in _NEEDED):
         return
@@ -79,7 +99,7 @@ def begin_early(driver: Any, graph: Any, check: Check) -> None:
     kinds = {node: _kind(driver, node, check) for node in {*sources, *ends}}
     alone = [
         k for k, (source, end) in enumerate(zip(sources, ends, strict=True))
-        if into[end] == 1 and kinds[source] == kinds[end] == _KERNEL_NODE
+        if end in waiting and into[end] == 1 and kinds[source] == kinds[end] == _KERNEL_NODE
     ]  # fmt: skip
     if not alone:
         return

@@ -28,7 +28,7 @@ from .cache import kernel_store
 from .compile import OPTIONS, compile_source, compiler_name
 from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
 from .device import CudaDevice, DeviceArray, DeviceProgram
-from .early_launch import may_wait
+from .early_launch import is_short, may_wait
 from .emit import emit
 from .errors import DeviceError
 from .facts import facts_from_json, program_facts
@@ -128,7 +128,7 @@ class CudaExecutor:
                 with fork.step(place.stream, place.waits) as stream:
                     for launch in launches:
                         program.launch([launch], stream)
-                        made.append(RecordedKernel(stream, _values(launch)))
+                        made.append(RecordedKernel(stream, _values(launch), program.ahead))
             return made
 
         cuda = self.device.cuda
@@ -137,7 +137,7 @@ class CudaExecutor:
     @cached_property
     def way(self) -> Way:
         """How kernels follow each other; what the first run finds out where there are several."""
-        several = len(self.plan.steps) > 1 and all(program.ahead for program in self._programs.values())
+        several = len(self.plan.steps) > 1 and any(program.ahead for program in self._programs.values())
         return fastest(self.timed) if several else PLAIN
 
     def timed(self, way: Way) -> Callable[[int], float]:
@@ -272,7 +272,7 @@ class CudaNetworkBackend:
         return kernel_store([compiler_name(), *OPTIONS])
 
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
-        waits = may_wait(target_architecture(target))
+        waits = may_wait(target_architecture(target)) and is_short(func)
         program = emit(func, waits=waits)
         facts = program_facts(program)
         scratch = tuple(facts["scratch_bytes"])

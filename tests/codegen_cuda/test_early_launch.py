@@ -10,7 +10,7 @@ import pytest
 
 from codegen_cuda import cuda_graph
 from codegen_cuda.compile import compile_source
-from codegen_cuda.early_launch import begin_early, may_wait
+from codegen_cuda.early_launch import LONG_BYTES, LONG_STORES, begin_early, is_short, may_wait
 from codegen_cuda.emit import emit
 from te_lite import compute, create_schedule, placeholder, thread_axis, topi
 from te_lite.lower import lower
@@ -88,24 +88,40 @@ class FakeDriver:
         return 0
 
 
-def test_only_kernels_behind_one_other_kernel_begin_early() -> None:
+def test_only_kernels_that_wait_behind_one_other_kernel_begin_early() -> None:
+    """3 does not wait, 4 and 6 follow two and a copy."""
     nodes = {1: KERNEL, 2: KERNEL, 3: KERNEL, 4: KERNEL, 5: COPY, 6: KERNEL}
     driver = FakeDriver(nodes, [(1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6)])
-    begin_early(driver, None, cuda_graph._check)
-    assert {edge for edge, kind in driver.edges.items() if kind == (1, 1)} == {(1, 2), (1, 3)}
-    assert {edge for edge, kind in driver.edges.items() if kind == (0, 0)} == {(2, 4), (3, 4), (4, 5), (5, 6)}
+    begin_early(driver, None, cuda_graph._check, {2, 4, 6})
+    assert {edge for edge, kind in driver.edges.items() if kind == (1, 1)} == {(1, 2)}
+    assert {edge for edge, kind in driver.edges.items() if kind == (0, 0)} == {(1, 3), (2, 4), (3, 4), (4, 5), (5, 6)}
 
 
 @pytest.mark.parametrize("kernels", [0, 1, 3])
 def test_kernels_that_need_no_order_stay_as_they_are(kernels: int) -> None:
     """A graph of one kernel, of several that are independent, and of none have no edges, and none may be asked for."""
     driver = FakeDriver(dict.fromkeys(range(1, kernels + 1), KERNEL), [])
-    begin_early(driver, None, cuda_graph._check)
+    begin_early(driver, None, cuda_graph._check, driver.nodes.keys())
     assert not driver.edges
 
 
+def product(m: int, n: int, k: int) -> Any:
+    a, b = placeholder((m, k), name="a"), placeholder((k, n), name="b")
+    c = topi.nn.matmul(a, b)
+    return lower(create_schedule(c.op), [a, b, c], "f")
+
+
+def test_long_programs_do_not_wait() -> None:
+    """Those of many stores, and those of many bytes."""
+    assert is_short(product(1024, 1024, (LONG_STORES >> 20) - 2))
+    assert not is_short(product(1024, 1024, LONG_STORES >> 20))
+    x = placeholder((LONG_BYTES // 8 // 32, 32), name="x")
+    y = topi.nn.relu(x)
+    assert not is_short(lower(create_schedule(y.op), [x, y], "f"))
+
+
 def test_a_driver_without_such_edges_leaves_a_graph_alone() -> None:
-    begin_early(object(), None, cuda_graph._check)
+    begin_early(object(), None, cuda_graph._check, {1})
 
 
 @pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
