@@ -202,6 +202,9 @@ class KernelEmitter:
 
     def barrier(self, s: Barrier) -> None:
         """A barrier; one that publishes pipelined copies waits for those of this thread first."""
+        if s.warp:
+            self.line("__syncwarp();")
+            return
         if s.publishes:
             self.line(wait(self.text.helpers, s.left))
         if self.grouped:

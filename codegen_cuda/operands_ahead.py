@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from te_lite.expr import Binary, BufferLoad, Cast, Expr, Var, binary, same
+from te_lite.fragment import LANES
 from te_lite.perfect_nest import IN_TURN, iteration, nested, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
@@ -53,10 +54,10 @@ LEAST_POINTS = 8
 """Multiply-adds of a step: fewer are no time in which anything could come."""
 
 
-def with_operands_ahead(body: Stmt, simplifier: Simplifier, threads: int) -> Stmt:
+def with_operands_ahead(body: Stmt, simplifier: Simplifier, threads: int, again: bool = False) -> Stmt:
     """A kernel of so many `threads` a block whose pipelined accumulations read their operands a step ahead.
 
-    `simplifier` knows the ranges of all loops; it learns those of new ones.
+    `simplifier` knows the ranges of all loops; it learns those of new ones.  `again`: a loop runs the body again.
     """
     match body:
         case For(
@@ -65,10 +66,14 @@ def with_operands_ahead(body: Stmt, simplifier: Simplifier, threads: int) -> Stm
             found = _multiply_adds(nest, simplifier) or fragment_multiplies(nest, simplifier)
             if found is not None:
                 steps, work = found
-                turns = Turns(body, publish, fetch, steps, work, simplifier)
+                adds = isinstance(work, _MultiplyAdds)
+                turns = Turns(
+                    body, publish, fetch, steps, work, simplifier, adds and threads % LANES == 0, adds and not again
+                )
                 if points(steps) % SETS == 0 and turns.words <= most_words(threads):
                     return turns.stmt()
-    return with_bodies(body, tuple([with_operands_ahead(b, simplifier, threads) for b in bodies(body)]))
+    again = again or isinstance(body, For)
+    return with_bodies(body, tuple([with_operands_ahead(b, simplifier, threads, again) for b in bodies(body)]))
 
 
 def most_words(threads: int) -> int:

@@ -12,15 +12,16 @@ of which each comes from another vector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from te_lite.c_text import BYTES
-from te_lite.expr import BufferLoad, Var
+from te_lite.expr import BufferLoad, Var, as_expr
 from te_lite.perfect_nest import IN_TURN, iteration
-from te_lite.stmt import Buffer, For, ForKind, If, Seq, Stmt, Store, seq
-from te_lite.visit import free_vars
+from te_lite.stmt import Buffer, For, ForKind, If, Seq, Stmt, Store, map_exprs, seq
+from te_lite.visit import free_vars, substitute
 
 from .async_copy import moved
 from .cuda_program import VECTOR_BYTES
@@ -56,6 +57,15 @@ def staged(copies: Stmt) -> Staged:
         else:
             reads.append(copy)
     return Staged(seq(*reads), tuple(stores), tuple(registers))
+
+
+def written_out(s: Stmt) -> Iterator[Stmt]:
+    """A store in loops as one statement for each turn of all of them but the innermost one."""
+    if not isinstance(s, For) or s.kind is ForKind.VECTORIZED or not isinstance(s.body, For | If):
+        yield s
+        return
+    for n in range(s.extent):
+        yield from written_out(map_exprs(s.body, partial(substitute, env={s.var: as_expr(n)})))
 
 
 def _enclosing(s: Stmt) -> tuple[list[For | If], Stmt]:

@@ -104,11 +104,13 @@ class Seq:
 class Barrier:
     """`publishes`: copies into pipelined buffers, which may be asynchronous, are complete when it opens.
 
-    It closes a group of copies, and the last `left` groups may be incomplete.
+    It closes a group of copies, and the last `left` groups may be incomplete.  `warp`: only the threads of a warp meet,
+    all of which come; only emitters write it.
     """
 
     publishes: bool = False
     left: int = 0
+    warp: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

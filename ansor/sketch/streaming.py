@@ -54,16 +54,20 @@ APART = 8
 """Elements between neighbours from which each load brings a sector for itself."""
 TURN_COLUMNS, TURN_ROWS, TURN_SERIAL = 8, 16, 4
 """Threads of a tile along the last axis and along the other one, and elements of a thread along the other one."""
-BLOCKS = 2048
-"""Blocks of a reduction that keep a large GPU busy."""
+BLOCKS, MOST_PARTS = 2048, 1 << 15
+"""Blocks of a reduction that keep a large GPU busy, and how many parts it has at most, if they are long.
+
+More parts than can run at once even out what the parts of memory serve: sums of 2^30 terms reach 4.47 TB/s on an H200
+with 2^15 parts, 4.10 with 2^11.
+"""
 WINDOW = 128
 """Terms that a thread sums up alone."""
 WIDE, WIDE_TERMS = (128, 64, 32), 8
 """Columns of a block where there are many, best first, and how many threads share the terms of one of the first."""
 MOST_THREADS = 16
 """Threads that share the terms of a column."""
-SHORT_PART = 1 << 11
-"""Terms of a part that are worth a block."""
+SHORT_PART, LONG_PART = 1 << 11, 1 << 15
+"""Terms of a part that are worth a block, and those that are where blocks enough are there."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +239,9 @@ def _reduction(state: State, k: int) -> State:
     space, terms = prod(op.shape), terms_of(op)
     sideways = _is_column(op, _steps(state, k))
     busy = space // WARP * _column_block(space, terms)[1] // (THREADS // WARP) if sideways else space
-    parts = min(-(-BLOCKS // max(1, busy)), terms // SHORT_PART)
+    parts = max(
+        min(-(-most // max(1, busy)), terms // part) for most, part in ((BLOCKS, SHORT_PART), (MOST_PARTS, LONG_PART))
+    )
     if parts < 2:
         return _sums(state, k, sideways)
     state, fused = fuse_reductions(state, k)

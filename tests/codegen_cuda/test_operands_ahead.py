@@ -107,6 +107,10 @@ TILES = {
     "threads that are left over": product(24, 16, 36, (1, 4, 3, 1), (1, 4, 2, 2), (1, 6), 2),
     "as it is read": product(32, 16, 24, (1, 4, 2, 2), (1, 4, 2, 1), (1, 4), 4, transposed=False),
     "three tiles": product(32, 32, 24, (2, 4, 1, 2), (2, 4, 1, 2), (1, 4), 4, ahead=(Pipeline(1, 3), Pipeline(3, 3))),
+    "many turns": product(32, 32, 64, (2, 4, 1, 2), (2, 4, 1, 2), (1, 4), 4),
+    "many turns of warps": product(32, 32, 64, (2, 4, 1, 4), (2, 8, 1, 2), (1, 4), 4),
+    "many turns, guarded vectors": product(29, 32, 61, (1, 4, 2, 4), (2, 8, 1, 2), (1, 4), 4),
+    "many turns in groups": product(16, 16, 480, (1, 4, 2, 2), (1, 8, 2, 1), (2, 20), 4),
     "four tiles": product(32, 32, 48, (2, 4, 1, 2), (2, 4, 1, 2), (1, 4), 1, ahead=(Pipeline(1, 4), Pipeline(3, 4))),
 }
 
@@ -209,6 +213,29 @@ def test_steps_are_written_out_as_far_as_their_stage_says(limit: int, loops: lis
     func = te.lower(state)
     assert re.findall(r"int (?:group|v_step\w*) = 0; \w+ < (\d+)", emit(func).source) == loops
     assert result(changed(func)[0]) == result(func)
+
+
+def test_many_turns_have_no_conditions() -> None:
+    """The last one fetches, too; what goes through registers is stored between steps, and whole warps keep reads."""
+    few, many, warps = [emit(te.lower(TILES[n])).source for n in ("quadrants", "many turns", "many turns of warps")]
+    assert "if (k_0 + 1 < 6)" in few and "k_0 + 1 <" not in many and "k_0 + 1 <" not in warps
+    assert "(k_0 < 14 ? k_0 : 14)" in many and "? k_0" not in few
+    assert [s.count("__syncwarp();") for s in (few, many, warps)] == [0, 0, 1]
+    turns = warps[warps.index("for (int k_0") :]
+    read, meet, steps = turns.index("= *(const float4 *)(A + "), turns.index("__syncwarp"), turns.index("+=")
+    stored, last = turns.index("= A_shared_fetched["), turns.index("__syncthreads();")
+    assert read < meet < steps < stored < last
+
+
+def test_turns_that_run_again_keep_their_conditions() -> None:
+    """What the last turn would fetch could meet the first tile of the next round."""
+    (nest,), _ = kernel_nests(te.lower(TILES["many turns of warps"]))
+    again = For(Var("again"), 2, ForKind.SERIAL, nest.body)
+    for body, conditions in ((nest.body, 0), (again, 3)):
+        ranges = nest.ranges()
+        found = with_operands_ahead(with_lane_digits(body, ranges), ranges, 32)
+        turn = [s for s in stmts_of(found) if isinstance(s, If) and "k_0" in str(s.cond) and "+ 1) <" in str(s.cond)]
+        assert len(turn) == conditions
 
 
 def test_copies_that_turn_go_through_registers() -> None:
