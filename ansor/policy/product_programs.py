@@ -2,8 +2,9 @@
 
 A block of 256 threads has 128 x 256 sums, 8 x 16 a thread, in registers, and 16 terms of both factors in shared memory,
 the next 16 under way: the tile of vendors' libraries.  All its steps are written out.  Smaller tiles are for what
-leaves multiprocessors idle in the last round of blocks, and for two factors whose terms are neighbours in memory: both
-are turned on their way to shared memory, by the element, since vectors would wait in registers that large tiles lack.
+leaves multiprocessors idle in the last round of blocks.  A factor whose terms are neighbours in memory is turned on its
+way to shared memory, in vectors; where both are, and tiles are small, by the element: shared memory is busier there,
+and what writes to it in bursts holds up what reads.
 """
 
 from __future__ import annotations
@@ -44,20 +45,24 @@ VECTOR = 4
 
 @dataclass(frozen=True)
 class Tile:
-    """Sums of a block, and how fast it is, with both factors turned and else, by the fastest."""
+    """Sums of a block, and how fast it is with no, one and two factors turned, by cuBLAS on an H200."""
 
     rows: Lengths
     columns: Lengths
-    speed: float
-    turned: float
+    speeds: tuple[float, float, float]
+    vectors: bool = True
 
     @property
     def sides(self) -> tuple[int, int]:
         return prod(self.rows), prod(self.columns)
 
 
-WIDE = Tile((2, 16, 4, 1), (4, 16, 4, 1), 1.0, 0.9)
-TILES = (WIDE, Tile((2, 16, 4, 1), (2, 16, 4, 1), 0.98, 1.0), Tile((2, 16, 4, 1), (2, 8, 4, 1), 0.96, 0.93))
+TILES = (
+    Tile((2, 16, 4, 1), (4, 16, 4, 1), (1.005, 1.03, 0.957)),
+    Tile((4, 16, 4, 1), (2, 16, 4, 1), (1.036, 0.94, 0.953)),
+    Tile((2, 16, 4, 1), (2, 16, 4, 1), (1.01, 1.015, 0.943), vectors=False),
+    Tile((2, 16, 4, 1), (2, 8, 4, 1), (1.0, 0.99, 0.91), vectors=False),
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,7 @@ class Product:
         """What blocks of a tile take, in sums of one multiprocessor with the fastest one."""
         sizes = {self.rows: tile.sides[0], self.columns: tile.sides[1]}
         blocks = prod([ceildiv(n, sizes.get(axis, 1)) for axis, n in enumerate(self.extents)])
-        speed = tile.turned if self.turned == 2 else tile.speed
-        return float(ceildiv(blocks, multiprocessors) * prod(tile.sides) / speed)
+        return float(ceildiv(blocks, multiprocessors) * prod(tile.sides) / tile.speeds[self.turned])
 
 
 def product_states(task: SearchTask, sketches: Callable[[], Sequence[State]]) -> Iterator[State]:
@@ -149,6 +153,7 @@ def _row(space: Space, product: Product, tile: Tile) -> np.ndarray:
     for axis, own in enumerate(space.tiles):
         row[own.columns] = TERMS if own.reduce else lengths.get(axis, ONE)
     for choice in space.choices:
-        single = choice.kind == "unroll" or (choice.stage in turned and tile is not WIDE)
+        apart = product.turned == len(turned) == 2 and not tile.vectors
+        single = choice.kind == "unroll" or (choice.stage in turned and apart)
         row[choice.columns] = min(choice.values) if single else VECTOR
     return row

@@ -72,11 +72,12 @@ def test_programs_compute_the_convolution(name: str) -> None:
 @pytest.mark.parametrize(
     ("tensors", "tile"),
     [
-        (convolution((32, 64, 131072), 128, (3,)), [(1, 1, 1, 1), (1, 8, 8, 1), (4, 16, 4, 1), (4, 1), (3, 1)]),
+        (convolution((32, 64, 131072), 128, (3,)), [(1, 1, 1, 1), (1, 4, 16, 1), (2, 32, 4, 1), (8, 1), (3, 1)]),
         (
             convolution((64, 64, 524280), 128, (3,), 3, 0, 4),
-            [(1, 1, 1, 1), (4, 8, 4, 1), (2, 16, 4, 1), (4, 1), (3, 1)],
+            [(1, 1, 1, 1), (1, 16, 8, 1), (4, 8, 4, 1), (4, 1), (3, 1)],
         ),
+        (convolution((64, 8, 131072), 64, (3,)), [(1, 1, 1, 1), (1, 8, 8, 1), (2, 32, 4, 1), (4, 1), (3, 1)]),
         (convolution((32, 64, 512), 48, (3,)), None),  # few filters
         (convolution((2, 64, 512), 128, (3,)), None),  # few blocks
         (convolution((32, 61, 4096), 128, (3,)), None),  # no turn of an even number of terms

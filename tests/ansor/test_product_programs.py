@@ -20,7 +20,7 @@ from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw, matmul
 
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
-WIDE, SQUARE, NARROW = (128, 256), (128, 128), (128, 64)
+WIDE, TALL, SQUARE, NARROW = (128, 256), (256, 128), (128, 128), (128, 64)
 
 
 def task_of(tensors: Sequence[te.Tensor], target: str = "cuda -arch=sm_90") -> ansor.SearchTask:
@@ -57,8 +57,8 @@ def tile_of(state: ansor.State) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("tensors", "tile"),
     [
-        (matmul(4096, 4096, 4096), WIDE), (turned(2048, 4096, 8192, both=False), WIDE),
-        (turned(1024, 8192, 8192), SQUARE), (batched(64, 512, 1024, 512), WIDE),
+        (matmul(4096, 4096, 4096), WIDE), (turned(2048, 4096, 8192, both=False), TALL),
+        (turned(1024, 8192, 8192), WIDE), (turned(128, 16384, 16384), SQUARE), (batched(64, 512, 1024, 512), WIDE),
         (matmul(8205, 5921, 2949), NARROW), (matmul(128, 16384, 16384), SQUARE),
     ],
 )  # fmt: skip
