@@ -202,15 +202,12 @@ class KernelEmitter:
 
     def barrier(self, s: Barrier) -> None:
         """A barrier; one that publishes pipelined copies waits for those of this thread first."""
-        if s.warp:
-            self.line("__syncwarp();")
-            return
         if s.publishes:
             self.line(wait(self.text.helpers, s.left))
         if self.grouped:
             self.text.helpers["fence_async_proxy"] = FENCE_HELPER
             self.line(FENCE)
-        self.line("__syncthreads();")
+        self.line("__syncwarp();" if s.warp else "__syncthreads();")
 
     def run(self, stores: tuple[Store, ...]) -> None:
         """Stores to one element, through a register."""

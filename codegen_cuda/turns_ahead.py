@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import lcm, prod
 from typing import Protocol
 
@@ -44,8 +43,8 @@ program to program, so it is a decision of the search.  The same schedules with 
 written out, on an H200: 227, 223 and 234 us (50257 x 128 x 768), 38.9, 40.9 and 40.8 (512 x 2048 x 768), 360, 367 and
 352 (2048^3).
 """
-LEAST_TURNS, MOST_COPIES = 12, 12
-"""Turns that hide one more fetch, and asynchronous copies of a thread in each whose addresses registers hold."""
+LEAST_TURNS = 6
+"""Turns that hide one more fetch."""
 WORD = 4
 
 Env = Mapping[Var, Expr]
@@ -94,14 +93,6 @@ def digits(loops: Sequence[For], number: Expr, simplifier: Simplifier) -> dict[V
     return env
 
 
-def _copies(s: Stmt) -> int:
-    """How many copies into shared memory a thread begins."""
-    if isinstance(s, Store):
-        return int(s.buffer.storage == "shared")
-    inner = sum([_copies(b) for b in bodies(s)])
-    return inner * s.extent if isinstance(s, For) and s.kind is not ForKind.VECTORIZED else inner
-
-
 @dataclass(frozen=True)
 class Turns:
     """The loop `turns` of `barrier`, `fetch` (a later tile), and `work` in an even number of `steps`.
@@ -119,11 +110,10 @@ class Turns:
     whole_warps: bool
     once: bool
 
-    @cached_property
+    @property
     def goes_on(self) -> bool:
         """Whether the last turn does what the others do."""
-        long = self.barrier.left == 0 and self.turns.extent >= LEAST_TURNS
-        return self.once and long and _copies(staged(self.fetch.then).reads) <= MOST_COPIES
+        return self.once and self.barrier.left == 0 and self.turns.extent >= LEAST_TURNS
 
     @property
     def words(self) -> int:

@@ -12,11 +12,10 @@ that 4 points multiply.  Lines of a tile are longer than its points, so vectors 
 memory.  One copy for all lines divides by that length for each element: a third of all instructions of
 such kernels.  A warp that has a line needs no division; some of its last threads idle.
 
-Of strided windows hardly an element serves two terms, so a thread has more points, which are fetched once for all of
-its filters, and a turn has fewer terms.  Few terms are over before what is written out of their tails: threads have
-fewer sums, and blocks more threads.  On an H200, milliseconds, cuDNN in brackets, with 16 x 8, 8 x 16 and 8 x 8 sums of
-128 threads, 8 x 8 of 256: 4.6, 4.9, 4.9, 5.3 (5.5; 192 terms); 16.1, 15.0, 15.4, 17.4 (14.5; strided); 7.7, 7.6, 4.1,
-3.5 (5.7; 72 terms, and Mish).
+Of strided windows hardly an element serves two terms: sums and terms of a turn are fewer, and so are the points that
+are fetched.  Few terms are over before what is written out of their tails: there threads have fewer sums, and blocks
+more threads.  On an H200, milliseconds, cuDNN in brackets, with 16 x 8, 8 x 16 and 8 x 8 sums of 128 threads, 8 x 8 of
+256: 4.6, 5.0, 5.0, 5.3 (5.5; 192 terms); 16.4, 16.5, 15.4, 17.4 (14.5; strided); 7.7, 7.6, 4.1, 3.5 (5.7; 72, Mish).
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Sums:
     steps: int
 
 
-PLAIN, STRIDED, FEW = Sums(16, 8, 128, 20), Sums(8, 16, 128, 12), Sums(8, 8, 256, 12)
+PLAIN, STRIDED, FEW = Sums(16, 8, 128, 20), Sums(8, 8, 128, 12), Sums(8, 8, 256, 12)
 
 
 @dataclass(frozen=True)
