@@ -29,7 +29,7 @@ from te_lite.c_text import BYTES
 from te_lite.expr import Expr, Select, Var, as_expr, binary, compare
 from te_lite.simplify import Simplifier
 from te_lite.stmt import Barrier, Buffer, For, ForKind, If, Stmt, Store, allocated, bodies, seq, with_bodies
-from te_lite.visit import substitute
+from te_lite.visit import free_vars, substitute
 
 from .staged_copies import staged, written_out
 
@@ -113,7 +113,8 @@ class Turns:
     @property
     def goes_on(self) -> bool:
         """Whether the last turn does what the others do."""
-        return self.once and self.barrier.left == 0 and self.turns.extent >= LEAST_TURNS
+        last = free_vars(self.fetch.cond) == {self.turns.var}  # nothing but the last turn fetches nothing
+        return self.once and last and self.barrier.left == 0 and self.turns.extent >= LEAST_TURNS
 
     @property
     def words(self) -> int:

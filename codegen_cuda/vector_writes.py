@@ -86,13 +86,21 @@ def _together(loops: Sequence[For], inner: Seq | If) -> Stmt | None:
 
 
 def _stores(s: Stmt) -> list[Store] | None:
-    """The stores of registers that a statement consists of, beside loops and conditions; None where it has others."""
-    if isinstance(s, Store):
-        return [s] if _moves_registers(s) else None
-    if not isinstance(s, Seq | If) and not (isinstance(s, For) and s.kind in IN_TURN):
-        return None
-    found = [_stores(b) for b in bodies(s)]
-    return None if None in found else [x for part in found for x in part or ()]
+    """The stores of registers that a statement consists of, beside loops and conditions; None where it has others.
+
+    Conditions read no memory, which the stores could write.
+    """
+    match s:
+        case Store():
+            return [s] if _moves_registers(s) else None
+        case If(cond=cond) if any(isinstance(e, BufferLoad) for e in walk(cond)):
+            return None
+        case For(kind=kind) if kind not in IN_TURN:
+            return None
+        case Seq() | If() | For():
+            found = [_stores(b) for b in bodies(s)]
+            return None if None in found else [x for part in found for x in part or ()]
+    return None
 
 
 def _in_vectors(s: Stmt, lane: Var, width: int) -> bool:

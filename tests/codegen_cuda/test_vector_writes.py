@@ -69,3 +69,13 @@ def test_what_reads_its_result_is_left_alone() -> None:
     held = Seq((For(lane, 4, ForKind.UNROLLED, Store(own, lane, as_expr(1.0))), For(lane, 4, ForKind.UNROLLED, store)))
     source = emit(func([c], kernel((("threadIdx.x", thread, 1),), Alloc(own, held)))).source
     assert widths(source) == {1}
+
+
+def test_conditions_that_read_memory_keep_elements_alone() -> None:
+    """What is stored could change them: here each element decides whether the next one is stored."""
+    lane, thread = v("lane", "thread")
+    c, own = Buffer("C", "float32", (8,)), Buffer("own", "float32", (4,), "local")
+    store = If(compare(">", c[thread], 0.0), Store(c, thread * 4 + lane, own[lane]))
+    held = Seq((For(lane, 4, ForKind.UNROLLED, Store(own, lane, as_expr(1.0))), For(lane, 4, ForKind.UNROLLED, store)))
+    source = emit(func([c], kernel((("threadIdx.x", thread, 1),), Alloc(own, held)))).source
+    assert widths(source) == {1}
