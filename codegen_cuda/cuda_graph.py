@@ -107,8 +107,7 @@ class RecordedKernel:
     """
 
     def __init__(self, stream: Any, values: Sequence[int], waits: bool = False) -> None:
-        self.node, self.waits = _last_node(stream), waits
-        self._node = ctypes.c_void_p(self.node)
+        self._node, self.waits = ctypes.c_void_p(_last_node(stream)), waits
         self._params = _KernelParams()
         code = _driver().cuGraphKernelNodeGetParams_v2(self._node, ctypes.byref(self._params))
         _check(code, "reading a recorded kernel")
@@ -116,6 +115,10 @@ class RecordedKernel:
         start, size = ctypes.addressof(self._slots), ctypes.sizeof(ctypes.c_ulonglong)
         self._places = (ctypes.c_void_p * len(values))(*[start + size * k for k in range(len(values))])
         self._params.values, self._params.extra = ctypes.addressof(self._places), None
+
+    @property
+    def node(self) -> int | None:
+        return self._node.value
 
     def exchange(self, executable: ctypes.c_void_p, values: Sequence[int]) -> None:
         """Call it with other values in the launches of a graph that are queued from now on."""

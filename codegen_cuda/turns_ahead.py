@@ -93,6 +93,14 @@ def digits(loops: Sequence[For], number: Expr, simplifier: Simplifier) -> dict[V
     return env
 
 
+def _fetched(s: Stmt, there: Env) -> Stmt:
+    """Copies of a turn into the tile that is next, of what the turn `there` copies."""
+    if isinstance(s, Store):
+        return replace(s, value=substitute(s.value, there))
+    inner = with_bodies(s, tuple([_fetched(b, there) for b in bodies(s)]))
+    return replace(inner, cond=substitute(inner.cond, there)) if isinstance(inner, If) else inner
+
+
 @dataclass(frozen=True)
 class Turns:
     """The loop `turns` of `barrier`, `fetch` (a later tile), and `work` in an even number of `steps`.
@@ -124,8 +132,9 @@ class Turns:
 
     def stmt(self) -> Stmt:
         """The same, each step reading for the one behind it."""
-        ahead, zero, count = binary("+", self.turns.var, 1), as_expr(0), points(self.steps)
-        copies = staged(self._fetched(self.fetch.then) if self.goes_on else self.fetch.then)
+        turn, zero, count, end = self.turns.var, as_expr(0), points(self.steps), self.turns.extent - 2
+        ahead, there = binary("+", turn, 1), Select(compare("<", turn, end), turn, as_expr(end))
+        copies = staged(_fetched(self.fetch.then, {turn: there}) if self.goes_on else self.fetch.then)
         together = [Barrier(warp=True)] if self.whole_warps and copies.registers else []
         more = compare("<", ahead, self.turns.extent)
         steps = [*self._groups(count), *self._last_steps(count, copies.stores)]
@@ -137,15 +146,6 @@ class Turns:
 
     def _if(self, cond: Expr, s: Stmt) -> Stmt:
         return s if self.goes_on else If(cond, s)
-
-    def _fetched(self, s: Stmt) -> Stmt:
-        """Copies of a turn; those of the last one are what the turn before it copies, into the tile that is next."""
-        turn, last = self.turns.var, self.turns.extent - 2
-        there = {turn: Select(compare("<", turn, last), turn, as_expr(last))}
-        if isinstance(s, Store):
-            return replace(s, value=substitute(s.value, there))
-        inner = with_bodies(s, tuple([self._fetched(b) for b in bodies(s)]))
-        return replace(inner, cond=substitute(inner.cond, there)) if isinstance(inner, If) else inner
 
     def _size(self, count: int) -> int:
         """How many of the steps are written out: as many as are not too long."""

@@ -75,7 +75,7 @@ class Product:
     turned: int
 
     def seconds(self, tile: Tile, multiprocessors: int) -> float:
-        """What blocks of a tile take, in sums of one multiprocessor with the fastest one."""
+        """What blocks of a tile take, in sums of one multiprocessor as fast as cuBLAS."""
         sizes = {self.rows: tile.sides[0], self.columns: tile.sides[1]}
         blocks = prod([ceildiv(n, sizes.get(axis, 1)) for axis, n in enumerate(self.extents)])
         return float(ceildiv(blocks, multiprocessors) * prod(tile.sides) / tile.speeds[self.turned])
@@ -152,8 +152,8 @@ def _row(space: Space, product: Product, tile: Tile) -> np.ndarray:
     lengths = {product.rows: tile.rows, product.columns: tile.columns}
     for axis, own in enumerate(space.tiles):
         row[own.columns] = TERMS if own.reduce else lengths.get(axis, ONE)
+    elements = turned if product.turned == len(turned) == 2 and not tile.vectors else set()
     for choice in space.choices:
-        apart = product.turned == len(turned) == 2 and not tile.vectors
-        single = choice.kind == "unroll" or (choice.stage in turned and apart)
+        single = choice.kind == "unroll" or choice.stage in elements
         row[choice.columns] = min(choice.values) if single else VECTOR
     return row

@@ -170,8 +170,8 @@ def lengths_of(conv: Convolution) -> list[tuple[int, ...]] | None:
     The terms of a turn are some channels of one line of a window.
     """
     terms, channels = conv.terms, conv.extents[conv.channels]
-    turns = [c for c in range(1, channels + 1) if channels % c == 0 and c * terms % 2 == 0]
-    turns = [c for c in turns if LEAST_STEPS <= c * terms <= MOST_STEPS]
+    even = [c for c in range(1, channels + 1) if channels % c == 0 and c * terms % 2 == 0]
+    turns = [c for c in even if LEAST_STEPS <= c * terms <= MOST_STEPS]
     turn = next((c for c in turns if c * terms >= conv.sums.steps), max(turns, default=None))
     found = [tile for n in FILTERS if (tile := _tile(conv, n)) is not None]
     if turn is None or not found:
