@@ -2,7 +2,8 @@
 
     python -m benchmarks.kernelbench FOLDER --json F [--levels 1,2,3] [--part K/N] [--every 3] [--only level1/19 ...]
                                      [--ways eager,tf32,compile,zero,tuned,fp32x3] [--seconds 30] [--eval]
-                                     [--jobs N] [--untimed] [--limit S] [--logs DIR]
+                                     [--sizes primes|halves|one] [--jobs N] [--untimed] [--limit S]
+                                     [--logs DIR]
     python -m benchmarks.kernelbench --table F ...
 
 FOLDER is a checkout of github.com/ScalingIntelligence/KernelBench, which has no part in this repository.  Each problem
@@ -10,7 +11,8 @@ runs in a process of its own (`kernelbench_problem.py`; all are forked from one 
 the other on each GPU of the host, or `--jobs` beside each other: while one takes times, the others are stopped, so that
 only the seconds of first calls, and the bytes between calls, are those of a busy GPU.  Problems
 that F has are not run again, so a run that was ended goes on with the same command.  `--table` prints what files hold:
-by level, times of ours beside eager and torch.compile.
+by level, times of ours beside eager and torch.compile.  With `--sizes`, problems have other sizes than they are written
+with (`kernelbench_sizes.py`).
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.kernelbench_problem import PRELOADED, TOLERANCE, WAYS, Asked, tell_all, work_on
+from benchmarks.kernelbench_sizes import AS_WRITTEN, CHANGES
 from codegen_cuda.device import device_count
 
 THRESHOLDS = (0.98, 1.0, 1.1, 1.5, 2.0)
@@ -68,7 +71,9 @@ def solved(file: Path, options: argparse.Namespace, gpu: str, beside: Path) -> d
     `beside` has a file for each process of the GPU.
     """
     ways = tuple(options.ways.split(","))
-    asked = Asked(str(file), ways, options.seconds, options.eval, options.untimed, options.logs, str(beside))
+    asked = Asked(
+        str(file), ways, options.seconds, options.eval, options.sizes, options.untimed, options.logs, str(beside)
+    )
     with tempfile.TemporaryDirectory() as folder:
         findings, said = [Path(folder) / name for name in ("findings", "said")]
         process = PROCESSES.Process(target=work_on, args=(asked, gpu, str(findings), str(said)))
@@ -142,7 +147,8 @@ def run_all(names: Sequence[str], options: argparse.Namespace, rows: Rows, devic
 
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """What was asked for."""
-    return {"mode": "evaluation" if options.eval else "training", "seconds": options.seconds, "jobs": options.jobs}
+    mode = "evaluation" if options.eval else "training"
+    return {"mode": mode, "sizes": options.sizes, "seconds": options.seconds, "jobs": options.jobs}
 
 
 def line_of(name: str, row: Mapping[str, Any]) -> str:
@@ -225,6 +231,9 @@ def parsed() -> argparse.Namespace:
     p.add_argument("--ways", default="eager,compile,zero", help=f"of {', '.join(WAYS)}")
     p.add_argument("--seconds", type=float, default=30.0, help="what `tuned` and `fp32x3` may spend")
     p.add_argument("--eval", action="store_true", help="run models in evaluation mode")
+    p.add_argument(
+        "--sizes", default=AS_WRITTEN, choices=[AS_WRITTEN, *CHANGES], help="other sizes, where a model has any"
+    )
     p.add_argument("--jobs", type=int, default=1, help="processes beside each other on each GPU, but for taking times")
     p.add_argument("--untimed", action="store_true", help="check only")
     p.add_argument("--limit", type=float, default=600.0, help="seconds that a problem may take")

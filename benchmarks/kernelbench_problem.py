@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import importlib
-import importlib.util
 import json
 import logging
 import math
@@ -25,7 +24,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+from benchmarks.kernelbench_sizes import AS_WRITTEN, changed, load
 
 WAYS = ("eager", "tf32", "compile", "zero", "tuned", "fp32x3")
 OURS = ("zero", "tuned", "fp32x3")
@@ -55,13 +57,15 @@ PRELOADED = ["torch", "torch._dynamo", "torch.utils.flop_counter", "relay_lite.p
 class Asked:
     """A problem's `file`, the `ways`, `seconds` of tuning, and whether it is in evaluation mode, or only checked.
 
-    Logs of what is measured stay in the folder `logs`, where it names one.
+    `sizes` names what becomes of its sizes (`kernelbench_sizes.CHANGES`).  Logs of what is measured stay in the folder
+    `logs`, where it names one.
     """
 
     file: str
     ways: tuple[str, ...]
     seconds: float
     evaluate: bool
+    sizes: str
     untimed: bool
     logs: str
     beside: str
@@ -74,12 +78,9 @@ Tell = Callable[..., None]
 class Problem:
     """The module of a problem: its model, in training mode, and inputs by seed, all made on the GPU."""
 
-    def __init__(self, torch: Any, file: Path, evaluate: bool) -> None:
+    def __init__(self, torch: Any, file: Path, evaluate: bool, sizes: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.torch, self.evaluate = torch, evaluate
-        spec = importlib.util.spec_from_file_location("problem", file)
-        assert spec is not None and spec.loader is not None
-        self.module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self.module)
+        self.module = load(file, sizes)
 
     def model(self) -> Any:
         self.torch.manual_seed(42)
@@ -92,6 +93,17 @@ class Problem:
         with self.torch.device("cuda"):
             drawn = self.module.get_inputs()
         return [x.to("cuda") if isinstance(x, self.torch.Tensor) else x for x in drawn]
+
+
+def runs_with(torch: Any, asked: Asked, sizes: Mapping[str, Any]) -> bool:
+    """Whether PyTorch runs a problem with other sizes; nothing is computed."""
+    with importlib.import_module("torch._subclasses").FakeTensorMode():
+        try:
+            problem = Problem(torch, Path(asked.file), asked.evaluate, sizes)
+            problem.model()(*problem.inputs(0))
+        except Exception:  # whatever a model raises, these are no sizes for it
+            return False
+    return True
 
 
 def largest_error(torch: Any, got: Any, want: Any) -> float:
@@ -331,7 +343,13 @@ def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
     """Tell all of a problem; `folder` is for logs."""
     said = Said()
     folder.mkdir(parents=True, exist_ok=True)
-    problem = Problem(torch, Path(asked.file), asked.evaluate)
+    sizes: Mapping[str, Any] = {}
+    if asked.sizes != AS_WRITTEN:
+        sizes = changed(Path(asked.file), asked.sizes, lambda sizes: runs_with(torch, asked, sizes))
+        tell(sizes=sizes)
+        if not sizes:
+            return
+    problem = Problem(torch, Path(asked.file), asked.evaluate, sizes)
     runs: dict[str, Run] = {}
     inputs = problem.inputs(0)
     tell(device=torch.cuda.get_device_name(), torch=torch.__version__, **work(torch, problem.model(), inputs))
