@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from te_lite.c_text import BYTES, POSTFIX, TERNARY
-from te_lite.expr import BufferLoad, Call, Const, Expr, Select, Var
+from te_lite.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.stmt import Buffer, For, If, Seq, Stmt, Store
-from te_lite.visit import children, free_vars
+from te_lite.visit import children, free_vars, walk
 
 from .cuda_program import VECTOR_BYTES
 from .indices import vector_start
@@ -172,16 +173,19 @@ class VectorStore:
             for target, value in lanes:
                 self.writer.line(f"{pad}{target} = {value};")
         else:
-            values = ", ".join([self._apart(value) for _, value in lanes])
+            values = ", ".join([value for _, value in lanes])
             self.writer.line(f"{pad}{self._target()} = make_{self.kind}({values});")
 
-    def _apart(self, value: str) -> str:
-        """The value of a lane, in a register of its own where it is a sum of a tile."""
+    @cached_property
+    def _sums(self) -> list[BufferLoad]:
+        """The sums of a tile that are written to memory from a register of their own: not where a bias alone follows."""
         match self.store.value:
-            case BufferLoad(buffer=buffer, dtype="float32") if buffer in self.writer.tiles:
-                self.writer.text.helpers["apart"] = APART
-                return f"apart({value})"
-        return value
+            case Binary(op="+", a=BufferLoad(), b=BufferLoad()):
+                return []
+            case _ if self.store.buffer.storage == "local":
+                return []
+        reads = [e for e in walk(self.store.value) if isinstance(e, BufferLoad) and e.dtype == "float32"]
+        return [e for e in reads if e.buffer in self.writer.tiles]
 
     def _target(self) -> str:
         start = vector_start(self.store.index, self.loop.var, self.width)
@@ -233,7 +237,11 @@ class VectorStore:
         writer.lane[var] = f"({base} + {k})" if base and k else base or str(k)
         reads = dict(writer.lane_loads)
         writer.lane_loads.update({key: f"{name}.{_FIELDS[k]}" for key, name in reads.items()})
+        if self._sums:
+            writer.text.helpers["apart"] = APART
+        writer.lane_loads.update({id(e): f"apart({writer.place(e.buffer, e.index)})" for e in self._sums})
         out = writer.place(self.store.buffer, self.store.index), writer.text.expr(self.store.value)
+        writer.lane_loads.clear()
         writer.lane_loads.update(reads)
         writer.lane[var] = base
         return out

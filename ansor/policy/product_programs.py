@@ -22,7 +22,7 @@ from te_lite.step import DoubleBuffer, RFactor, Step, StorageOrder
 from te_lite.tensor import ComputeOp
 
 from ..analytical.machine import GPU, machine_of
-from ..core.target import STRICT
+from ..core.target import FP32X3, STRICT
 from ..core.task import SearchTask
 from ..sketch.extra.product_roles import sides_of
 from ..sketch.extra.read_axes import axes_of, extents_of
@@ -30,6 +30,7 @@ from ..space.choices import Space
 from ..space.spaces import space_of
 from ..space.states import concrete
 from ..space.variants import home
+from .group_programs import WARP_TILES, WarpTile
 
 Lengths = tuple[int, int, int, int]
 """Virtual threads, threads, and elements of a thread (two levels) along an axis."""
@@ -56,6 +57,10 @@ class Tile:
     def sides(self) -> tuple[int, int]:
         return prod(self.rows), prod(self.columns)
 
+    def speed(self, turned: int, vectors: bool) -> float:
+        """How fast it is with so many factors turned, whether or not rows begin at multiples of 16 bytes."""
+        return self.speeds[turned]
+
 
 TILES = (
     Tile((2, 16, 4, 1), (4, 16, 4, 1), (1.005, 1.03, 0.957)),
@@ -65,20 +70,38 @@ TILES = (
 )
 
 
+KnownTile = Tile | WarpTile
+KNOWN: dict[str, tuple[KnownTile, ...]] = {STRICT: TILES, FP32X3: WARP_TILES}
+"""Tiles by the precision of products."""
+
+
 @dataclass(frozen=True)
 class Product:
-    """The axes of rows and columns among the spatial ones of these `extents`, and how many factors are turned."""
+    """The axes of rows and columns among the spatial ones of these `extents`, and how many factors are turned.
+
+    `vectors`: rows of both factors begin at multiples of 16 bytes.
+    """
 
     rows: int
     columns: int
     extents: tuple[int, ...]
     turned: int
+    vectors: bool
 
-    def seconds(self, tile: Tile, multiprocessors: int) -> float:
-        """What blocks of a tile take, in sums of one multiprocessor as fast as cuBLAS."""
+    def rounds(self, tile: KnownTile, multiprocessors: int) -> int:
+        """How many blocks of a tile a multiprocessor runs, one after the other."""
         sizes = {self.rows: tile.sides[0], self.columns: tile.sides[1]}
         blocks = prod([ceildiv(n, sizes.get(axis, 1)) for axis, n in enumerate(self.extents)])
-        return float(ceildiv(blocks, multiprocessors) * prod(tile.sides) / tile.speeds[self.turned])
+        return int(ceildiv(blocks, multiprocessors))
+
+    def seconds(self, tile: KnownTile, multiprocessors: int) -> float:
+        """What blocks of a tile take, in sums of one multiprocessor as fast as cuBLAS."""
+        speed = tile.speed(self.turned, self.vectors)
+        return float(self.rounds(tile, multiprocessors) * prod(tile.sides) / speed)
+
+    def use(self, tile: KnownTile, multiprocessors: int) -> float:
+        """The part that the product is of the sums that multiprocessors could compute meanwhile."""
+        return prod(self.extents) / (self.rounds(tile, multiprocessors) * multiprocessors * prod(tile.sides))
 
 
 def product_states(task: SearchTask, sketches: Callable[[], Sequence[State]]) -> Iterator[State]:
@@ -88,18 +111,30 @@ def product_states(task: SearchTask, sketches: Callable[[], Sequence[State]]) ->
     """
     hardware = task.hardware_params.completed(task.target)
     machine = machine_of(task.target, hardware)
-    if not isinstance(machine, GPU) or task.target.precision != STRICT:
+    if not isinstance(machine, GPU) or task.target.precision not in KNOWN:
         return
     product, count = _product(task), machine.multiprocessors
     if product is None:
         return
-    tiles = sorted(TILES, key=lambda tile: product.seconds(tile, count))
-    useful = prod(product.extents) >= LEAST_USE * count * product.seconds(tiles[0], count)
-    space = _space(task, sketches()) if useful else None
-    if space is None:
+    tiles = sorted(KNOWN[task.target.precision], key=lambda tile: product.seconds(tile, count))
+    if product.use(tiles[0], count) < LEAST_USE:
         return
+    yield from _states(task, product, tiles, sketches())
+
+
+def _states(
+    task: SearchTask, product: Product, tiles: Sequence[KnownTile], sketches: Sequence[State]
+) -> Iterator[State]:
+    """The programs of tiles, of those that the sketches have."""
+    hardware, space = task.hardware_params.completed(task.target), _space(task, sketches)
     for tile in tiles:
-        yield concrete(home(space), _row(space, product, tile), task.target, hardware)
+        match tile:
+            case WarpTile():
+                found = tile.row(sketches, task.target, hardware)
+            case Tile():
+                found = None if space is None else (space, _row(space, product, tile))
+        if found is not None:
+            yield concrete(home(found[0]), found[1], task.target, hardware)
 
 
 def _product(task: SearchTask) -> Product | None:
@@ -119,7 +154,8 @@ def _product(task: SearchTask) -> Product | None:
         return None
     rows, columns = sorted([_wide(own, extents) for own in (sides.rows, sides.columns)])
     turned = sum(space in axes_of(read.forms[-1], extents) for _, read in reads)
-    return Product(rows, columns, tuple(extents[:space]), turned)
+    vectors = all(state.ops[p].output(0).shape[-1] % VECTOR == 0 for p, _ in reads)
+    return Product(rows, columns, tuple(extents[:space]), turned, vectors)
 
 
 def _wide(axes: Sequence[int], extents: Sequence[int]) -> int:
