@@ -178,11 +178,14 @@ class VectorStore:
 
     @cached_property
     def _sums(self) -> list[BufferLoad]:
-        """The sums of a tile that are written to memory from a register of their own: not where a bias alone follows."""
+        """The sums of a tile that are written to memory from a register of their own.
+
+        Not where a bias alone follows, nor where a division does, which branches: there it takes longer.
+        """
         match self.store.value:
             case Binary(op="+", a=BufferLoad(), b=BufferLoad()):
                 return []
-            case _ if self.store.buffer.storage == "local":
+            case _ if self.store.buffer.storage == "local" or any(map(_divides, walk(self.store.value))):
                 return []
         reads = [e for e in walk(self.store.value) if isinstance(e, BufferLoad) and e.dtype == "float32"]
         return [e for e in reads if e.buffer in self.writer.tiles]
@@ -245,6 +248,11 @@ class VectorStore:
         writer.lane_loads.update(reads)
         writer.lane[var] = base
         return out
+
+
+def _divides(e: Expr) -> bool:
+    """Whether this is a division by what is not known."""
+    return isinstance(e, Binary) and e.op == "/" and not isinstance(e.b, Const)
 
 
 def _is_choice(e: Expr) -> bool:

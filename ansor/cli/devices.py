@@ -53,11 +53,6 @@ def hardware_of(target: Target) -> HardwareParams | None:
     return HardwareParams.from_device(target) if tells else None
 
 
-def on_device(target: Target) -> Target:
-    """A target with what its first device is, see `Backend.described`.  Raises the backend's error without one."""
-    return Target(backend(target.kind.name).described(target.text))
-
-
 def devices_of(text: str | None) -> str | list[int] | None:
     """The text of `--devices` as `LocalRunner` takes it.  Raises TaskError for a text that names no devices."""
     if text is None or text == ALL:

@@ -19,7 +19,7 @@ import numpy as np
 from te_lite.errors import TeError, require
 from te_lite.verify_reads import require_reads_inside
 
-from ..core.backends import backend
+from ..core.backends import backend, on_device
 from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor, one_command
@@ -160,7 +160,7 @@ def tune(args: argparse.Namespace) -> int:
     asks_device = not none or ARCHITECTURE not in target.attrs
     if asks_device:
         backend(target.kind.name).check(str(target))
-    target = cli_devices.on_device(target)
+    target = on_device(target)
     hardware = cli_devices.hardware_of(target) if asks_device else None
     task = SearchTask(workload_key=key, target=target, precision=args.precision, hardware_params=hardware)
     devices = cli_devices.devices_of(args.devices)

@@ -7,6 +7,7 @@ from te_lite.errors import require
 from . import registry
 from .backend import Backend
 from .errors import BackendError
+from .target import Target
 
 
 def load_backend(module: str, kind: str) -> Backend:
@@ -21,3 +22,8 @@ def load_backend(module: str, kind: str) -> Backend:
 def backend(kind: str) -> Backend:
     """The backend of a target kind.  Raises BackendError, in one sentence, when it cannot be had."""
     return load_backend(registry.backend_module(kind), kind)
+
+
+def on_device(target: Target) -> Target:
+    """A target with what its first device is, see `Backend.described`.  Raises the backend's error without one."""
+    return Target(backend(target.kind.name).described(target.text))

@@ -52,26 +52,22 @@ class WarpTile:
     def row(
         self, sketches: Sequence[State], target: Target, hardware: HardwareParams
     ) -> tuple[Space, np.ndarray] | None:
-        """The tile in the space of the first sketch that has it; None where none has."""
+        """The tile in the space of the first sketch that has it, whatever room a block has; None where none has."""
         for sketch in sketches:
             found = [] if any(isinstance(step, RFactor) for step in sketch.steps) else products(sketch)
             if [(p.op.warps, p.shared[0].tiles) for p in found] == [(self.warps, self.tiles)]:
                 space = space_of(sketch, target, hardware)
-                row = self._row(space)
-                if row is not None:
-                    return space, row
+                return space, self._row(space)
         return None
 
-    def _row(self, space: Space) -> np.ndarray | None:
+    def _row(self, space: Space) -> np.ndarray:
         row = np.zeros(space.width, np.int64)
         for part in space.parts:
             match part:
-                case Grid(table=table) if table.holds(np.array([self.point])).all():
+                case Grid():
                     row[part.columns] = self.point
                 case Choice(values=values):
                     row[part.columns] = min(values)
-                case _:
-                    return None
         return row
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from ansor.core.backends import on_device
 from ansor.core.scratch import scratch_folder
 from ansor.core.target import Target
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
@@ -37,11 +38,12 @@ logger = logging.getLogger("ansor.torch")
 def prepared(graph: IRModule, device: str, options: Options, layout: str) -> tuple[IRModule, Target]:
     """The graph as it is measured and compiled for a device of torch (`cpu`, `cuda`), and its target.
 
-    `layout` is that of its convolutions of two axes.
+    `layout` is that of its convolutions of two axes.  The target has the architecture of the device, without which
+    some instructions of tensor cores are left out.
 
     Raises TaskError for a precision that the target lacks.
     """
-    target = options.target_on(device)
+    target = on_device(options.target_on(device))
     network = Network("torch", in_layout(graph, layout), {}, graph)
     network, target = in_precision(network, target, options.precision or target.precision)
     return network.graph, target

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from ansor.cli.budget import all_done, early_stopping, settle, total_trials
-from ansor.cli.devices import check_devices, hardware_of, on_device
+from ansor.cli.devices import check_devices, hardware_of
 from ansor.cli.written import stopped_text
-from ansor.core.backends import backend
+from ansor.core.backends import backend, on_device
 from ansor.core.errors import BudgetError
 from ansor.core.sealed_folder import require_new
 from ansor.core.start_up import INTERRUPTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,6 +46,10 @@ def batched(batch: int, rows: int, columns: int, terms: int) -> list[te.Tensor]:
     k = te.reduce_axis((0, terms), "k")
     y = te.compute((batch, rows, columns), lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k), name="y")
     return [a, b, y]
+
+
+def _run(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
+    run_program(emit(func), args)
 
 
 def tile_of(state: ansor.State) -> tuple[int, ...]:
@@ -103,4 +107,63 @@ def test_programs_compute_the_product(tensors: list[te.Tensor], monkeypatch: pyt
     assert len(states) == len(product_programs.TILES)
     oracle = Oracle(task.compute_dag, np.random.default_rng(3))
     func = te.lower(states[0], task.compute_dag.tensors)
-    assert oracle.mismatch(func, lambda f, args: run_program(emit(f), args)) is None
+    assert oracle.mismatch(func, _run) is None
+
+
+def finished(finish: Callable[[te.Expr], te.Expr]) -> list[te.Tensor]:
+    """A product with a bias, and what becomes of it."""
+    a, b, y = matmul(4096, 4096, 4096)
+    bias = te.placeholder((4096,), name="bias")
+    return [a, b, bias, te.compute(y.shape, lambda i, j: finish(y[i, j] + bias[j]), name="z")]
+
+
+@pytest.mark.parametrize(
+    ("finish", "apart"),
+    [
+        (lambda x: x, False), (lambda x: te.maximum(x, te.const(0.0, "float32")), True),
+        (lambda x: x * te.erf(x) / 2.0, True), (lambda x: 1.0 / (1.0 + te.exp(-x)), False),
+    ],
+    ids=["bias", "relu", "gelu", "sigmoid"],
+)  # fmt: skip
+def test_sums_before_an_activation_are_written_from_registers_of_their_own(
+    finish: Callable[[te.Expr], te.Expr], apart: bool
+) -> None:
+    task = task_of(finished(finish))
+    source = emit(te.lower(next(default_states(task)), task.compute_dag.tensors)).source
+    assert "make_float4(" in source and ("apart(" in source) is apart
+
+
+@pytest.mark.parametrize(
+    ("tensors", "tile", "groups"),
+    [
+        (matmul(4096, 4096, 4096), (128, 64), True), (turned(1024, 8192, 8192), (128, 64), True),
+        (matmul(8205, 5921, 2949), (128, 128), True), (turned(2048, 4096, 8192, both=False), (128, 128), False),
+    ],
+)  # fmt: skip
+def test_products_in_parts_get_tiles_of_warps(tensors: list[te.Tensor], tile: tuple[int, int], groups: bool) -> None:
+    task = task_of(tensors, "cuda -arch=sm_90 -precision=fp32x3")
+    state = next(default_states(task))
+    rows, columns = [s.lengths for s in state.steps if isinstance(s, te.step.Split) and len(s.lengths) == 2]
+    assert (16 * np.prod(rows), 8 * np.prod(columns)) == tile
+    assert ("wgmma" in emit(te.lower(state, task.compute_dag.tensors)).source) is groups
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    ("tensors", "count"), [(matmul(131, 67, 259), 3), (turned(136, 72, 256, both=False), 1)], ids=["primes", "turned"]
+)
+def test_tiles_of_warps_compute_the_product(
+    tensors: list[te.Tensor], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_programs, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
+    monkeypatch.setattr(product_programs, "LEAST_USE", 0.0)
+    task = task_of(tensors, "cuda -arch=sm_90 -precision=fp32x3")
+    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
+    states = list(
+        product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
+    )
+    assert len(states) == count
+    oracle = Oracle(task.compute_dag, np.random.default_rng(3))
+    for state in states:
+        func = te.lower(state, task.compute_dag.tensors)
+        assert oracle.mismatch(func, _run) is None

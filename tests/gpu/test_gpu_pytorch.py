@@ -13,8 +13,12 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 torch = pytest.importorskip("torch")
 
+import relay_lite as relay  # noqa: E402
 from relay_lite import pytorch as front  # noqa: E402
+from relay_lite.ir.module import IRModule  # noqa: E402
 from relay_lite.pytorch import partition  # noqa: E402
+from relay_lite.pytorch.network import prepared  # noqa: E402
+from relay_lite.pytorch.options import Options  # noqa: E402
 from relay_lite.pytorch.program import Program  # noqa: E402
 from tests.torch.nets import made as net  # noqa: E402
 
@@ -243,3 +247,22 @@ def test_recurrent_layers(kind: str, hidden: int, two_ways: bool, programs: list
             held.append((drawn(1 << 20), got))
             x = x.flip(0).contiguous()
     assert len(programs) == 1
+
+
+@pytest.mark.parametrize("sizes", [(2048, 1024, 1536), (2053, 1031, 1543)])
+def test_products_in_parts_are_about_as_exact_as_in_float32(sizes: tuple[int, int, int]) -> None:
+    rows, terms, columns = sizes
+    a, b = drawn(rows, terms), drawn(terms, columns)
+    torch._dynamo.reset()
+    run = torch.compile(torch.matmul, backend=front.ansor, options={"trials": 0, "precision": "fp32x3"})
+    want = a.double() @ b.double()
+    ours, theirs = [float((got.double() - want).abs().max()) for got in (run(a, b), a @ b)]
+    assert ours <= 2 * theirs
+
+
+def test_the_target_has_the_architecture_of_the_device() -> None:
+    x = relay.var("x", shape=(4, 4))
+    graph = IRModule.from_expr(relay.Function([x], relay.nn.relu(x)))
+    _, target = prepared(graph, "cuda", Options(), "NCHW")
+    major, minor = torch.cuda.get_device_capability()
+    assert target.attrs["arch"] == f"sm_{major}{minor}"
