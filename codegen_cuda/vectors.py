@@ -252,7 +252,10 @@ class VectorStore:
 
 def _divides(e: Expr) -> bool:
     """Whether this is a division by what is not known."""
-    return isinstance(e, Binary) and e.op == "/" and not isinstance(e.b, Const)
+    match e:
+        case Binary(op="/", b=divisor):
+            return not isinstance(divisor, Const)
+    return isinstance(e, Call) and e.func == "sigmoid"
 
 
 def _is_choice(e: Expr) -> bool:

@@ -122,8 +122,9 @@ def finished(finish: Callable[[te.Expr], te.Expr]) -> list[te.Tensor]:
     [
         (lambda x: x, False), (lambda x: te.maximum(x, te.const(0.0, "float32")), True),
         (lambda x: x * te.erf(x) / 2.0, True), (lambda x: 1.0 / (1.0 + te.exp(-x)), False),
+        (lambda x: x * te.sigmoid(x), False),
     ],
-    ids=["bias", "relu", "gelu", "sigmoid"],
+    ids=["bias", "relu", "gelu", "division", "swish"],
 )  # fmt: skip
 def test_sums_before_an_activation_are_written_from_registers_of_their_own(
     finish: Callable[[te.Expr], te.Expr], apart: bool
