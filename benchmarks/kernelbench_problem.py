@@ -135,15 +135,26 @@ def made(torch: Any, way: str, model: Any, seconds: float, log: Path) -> Any:
     if way == "eager":
         return model
     torch._dynamo.reset()
-    torch._dynamo.config.allow_rnn = way != "compile"  # which would take every step of a recurrent layer apart
+    torch._dynamo.config.allow_rnn = True
     if way == "compile":
-        return torch.compile(model)
+        return torch.compile(without_steps(torch, model))
     if way == "tf32":
         return lambda *given: with_tf32(torch, model, given)
     options: dict[str, Any] = {"keep_faster": False}
     options |= {"trials": 0} if way == "zero" else {"seconds": seconds, "log": log}
     options |= {"precision": way} if way == "fp32x3" else {}
     return torch.compile(model, backend=importlib.import_module("relay_lite.pytorch").ansor, options=options)
+
+
+def without_steps(torch: Any, model: Any) -> Any:
+    """The model with recurrent layers that stay PyTorch's: torch.compile would take every step of them apart.
+
+    That is what it does without `allow_rnn`, which holds for the whole process, calls of ours included.
+    """
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.RNNBase):
+            layer.forward = torch.compiler.disable(layer.forward)
+    return model
 
 
 def with_tf32(torch: Any, model: Any, given: Sequence[Any]) -> Any:
