@@ -41,8 +41,8 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.cli.devices import on_device
 from ansor.cli.torch_side import allow_tf32
+from ansor.core.backends import on_device
 from ansor.core.hardware import host_cores
 from ansor.core.target import TF32, Target
 from ansor.records.best import load_best_record

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.cli.devices import on_device
+from ansor.core.backends import on_device
 from ansor.core.errors import TaskError
 from ansor.core.target import Target
 from ansor.records.lines import believed_records, workload_of
