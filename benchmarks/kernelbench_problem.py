@@ -95,15 +95,24 @@ class Problem:
         return [x.to("cuda") if isinstance(x, self.torch.Tensor) else x for x in drawn]
 
 
-def runs_with(torch: Any, asked: Asked, sizes: Mapping[str, Any]) -> bool:
-    """Whether PyTorch runs a problem with other sizes; nothing is computed."""
-    with importlib.import_module("torch._subclasses").FakeTensorMode():
-        try:
+def other_sizes(torch: Any, asked: Asked) -> Mapping[str, Any]:
+    """The sizes of a problem after the change that is asked for.  Raises what the model raises as it is written."""
+
+    def run(sizes: Mapping[str, Any]) -> None:  # nothing is computed
+        with importlib.import_module("torch._subclasses").FakeTensorMode():
             problem = Problem(torch, Path(asked.file), asked.evaluate, sizes)
             problem.model()(*problem.inputs(0))
+
+    def runs(sizes: Mapping[str, Any]) -> bool:
+        try:
+            run(sizes)
         except Exception:  # whatever a model raises, these are no sizes for it
             return False
-    return True
+        return True
+
+    torch.rand(1, device="cuda")  # what a device is asked for first fails where nothing is computed
+    run({})
+    return changed(Path(asked.file), asked.sizes, runs)
 
 
 def largest_error(torch: Any, got: Any, want: Any) -> float:
@@ -354,9 +363,8 @@ def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
     """Tell all of a problem; `folder` is for logs."""
     said = Said()
     folder.mkdir(parents=True, exist_ok=True)
-    sizes: Mapping[str, Any] = {}
+    sizes = {} if asked.sizes == AS_WRITTEN else other_sizes(torch, asked)
     if asked.sizes != AS_WRITTEN:
-        sizes = changed(Path(asked.file), asked.sizes, lambda sizes: runs_with(torch, asked, sizes))
         tell(sizes=sizes)
         if not sizes:
             return
