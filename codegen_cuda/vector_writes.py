@@ -27,9 +27,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from te_lite.c_text import BYTES
-from te_lite.expr import BufferLoad, Compare, Expr, Logical, Var, binary
+from te_lite.expr import BufferLoad, Compare, Const, Expr, Logical, Var, as_expr, binary, compare
 from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
-from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, with_bodies
+from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, seq, with_bodies
 from te_lite.visit import free_vars, substitute, walk
 
 from .cuda_program import VECTOR_BYTES
@@ -47,8 +47,21 @@ def with_vector_writes(s: Stmt) -> Stmt:
     if lane is None and isinstance(inner, Seq | If) and (together := _together(loops, inner)) is not None:
         return together
     if lane is None:
-        return with_bodies(s, tuple([with_vector_writes(b) for b in bodies(s)]))
+        return _whole_vectors(s) or with_bodies(s, tuple([with_vector_writes(b) for b in bodies(s)]))
     return nested([x for x in loops if x is not lane], nested([lane], inner, ForKind.VECTORIZED))
+
+
+def _whole_vectors(s: Stmt) -> Stmt | None:
+    """Lanes up to a bound as vectors, and one by one in the vector that the bound cuts; None for other statements."""
+    match s:
+        case For(
+            var=lane, extent=width, kind=ForKind.VECTORIZED,
+            body=If(cond=Compare(op="<", a=a, b=Const(value=bound)), then=Store() as store),
+        ) if vector_start(a, lane, width) is not None:  # fmt: skip
+            last = substitute(a, {lane: as_expr(width - 1)})
+            whole = If(compare("<", last, bound), replace(s, body=store))
+            return seq(whole, If(compare("<", bound - 1, last), replace(s, kind=ForKind.UNROLLED)))
+    return None
 
 
 def _lane(loops: Sequence[For], s: Store) -> For | None:

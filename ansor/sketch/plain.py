@@ -44,8 +44,13 @@ def plain_state(task: SearchTask, vectors: bool = False) -> State:
 def side_by_side(task: SearchTask, state: State, k: int) -> int:
     """The neighbours of an access: a power of two that divides the points; 1 for a reduction."""
     op = state.stages[k].op
-    widest = task.hardware_params.completed(task.target).vector_unit_bytes // element_bytes(op.dtype)
-    return 1 if op.reduce_axis else gcd(prod(op.shape), max(1, widest))
+    return 1 if op.reduce_axis else gcd(prod(op.shape), widest_access(task, op.dtype))
+
+
+def widest_access(task: SearchTask, dtype: str) -> int:
+    """The neighbours that one access may touch, a power of two."""
+    nbytes = task.hardware_params.completed(task.target).vector_unit_bytes
+    return max(1, nbytes // element_bytes(dtype))
 
 
 def inlined(state: State) -> State:

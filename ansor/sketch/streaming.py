@@ -3,7 +3,7 @@
 Such a program takes as long as its bytes do, if many loads are under way at any time, the threads of a warp touch
 neighbours, and blocks are worth starting.  So nothing is to be searched:
 
-- a thread computes some neighbours of the result side by side;
+- a thread computes some neighbours of the result side by side, and reads and writes them as vectors;
 - where another axis than the last runs through neighbours of what is read, blocks are tiles of both axes, so that
   whole sectors are read and written;
 - the threads of a block share the terms of a row, or have neighbouring columns and share the terms of each;
@@ -26,7 +26,7 @@ from te_lite.tensor import Operation
 
 from ..core.schedule_primitives import annotate, fuse, reorder, split
 from ..core.task import SearchTask
-from .plain import THREADS, in_threads, inlined, side_by_side
+from .plain import THREADS, in_threads, inlined, side_by_side, widest_access
 from .point_threads import (
     RESIDENT,
     SERIAL,
@@ -176,8 +176,12 @@ def _copy(task: SearchTask, state: State, k: int) -> State:
 
 
 def _in_order(task: SearchTask, state: State, k: int) -> State:
-    """Threads with vectors; with some elements apart where no access may touch several, or blocks would be too many."""
-    lanes = side_by_side(task, state, k)
+    """Threads with vectors; with some elements apart where no access may touch several, or blocks would be too many.
+
+    Where all that is read lies as the result does, one vector may be cut by its end.
+    """
+    op = state.stages[k].op
+    lanes = widest_access(task, op.dtype) if _lies_alike(state, k) else side_by_side(task, state, k)
     if lanes > 1 or _points(state.stages[k].op) < LARGE:
         return in_threads(state, k, lanes)
     state, fused = one_loop(state, k, [it.uid for it in state.stages[k].iters])
@@ -185,6 +189,13 @@ def _in_order(task: SearchTask, state: State, k: int) -> State:
     state = annotate(state, k, several.uid, "unroll")
     state = annotate(state, k, block.uid, "blockIdx.x")
     return annotate(state, k, thread.uid, "threadIdx.x")
+
+
+def _lies_alike(state: State, k: int) -> bool:
+    """Whether all that stage `k` reads has its elements in the order of its points."""
+    extents = extents_of(state.stages[k].op)
+    strides = tuple([prod(extents[a + 1 :]) for a in range(len(extents))])
+    return all(r.size == prod(extents) and r.by_axis == strides for r in _steps(state, k))
 
 
 def _turned(extents: Sequence[int], reads: Sequence[Steps]) -> int | None:

@@ -339,3 +339,29 @@ def test_large_tensors_of_any_dtype_get_default_programs(dtype: str) -> None:
         task = task_of([x, made])
         assert shipped_model_of(task) is not None
         assert te.lower(next(default_states(task)), task.compute_dag.tensors)
+
+
+def beside(shape: tuple[int, ...], dtype: str, broadcast: bool = False) -> list[te.Tensor]:
+    """What becomes of two tensors element by element; of the second only the last axis, where it is `broadcast`."""
+    a = te.placeholder(shape, dtype, name="a")
+    b = te.placeholder(shape[-1:] if broadcast else shape, dtype, name="b")
+    return [a, b, te.compute(shape, lambda *i: a(*i) * b(*(i[-1:] if broadcast else i)) + a(*i), name="y")]
+
+
+@needs_gxx
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "float64"])
+@pytest.mark.parametrize("shape", [(7, 13), (31, 67), (3,), (2, 521), (1, 1), (4, 257, 3)])
+def test_a_vector_may_be_cut_by_the_end_of_a_tensor(shape: tuple[int, ...], dtype: str) -> None:
+    task = task_of(beside(shape, dtype))
+    func = te.lower(streaming_state(task), task.compute_dag.tensors)
+    assert Oracle(task.compute_dag, np.random.default_rng(5)).mismatch(func, emulated) is None
+
+
+def test_vectors_are_read_whatever_the_size_where_all_lies_alike() -> None:
+    for broadcast in (False, True):
+        task = task_of(beside((31, 67), "float32", broadcast))
+        source = emit(te.lower(streaming_state(task), task.compute_dag.tensors)).source
+        assert ("const float4" in source) is not broadcast
+    task = task_of(beside((65537, 32771), "float32"))  # more than 32 bits can count
+    source = emit(te.lower(streaming_state(task), task.compute_dag.tensors)).source
+    assert "(long long)" in source and "const float4" in source
