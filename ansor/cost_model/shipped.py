@@ -75,10 +75,10 @@ def shipped_model_of(task: SearchTask) -> ShippedModel | None:
 
 def has_shipped_model(task: SearchTask) -> bool:
     """Whether the package has a model for a task; reads none."""
-    return _place(task.target).is_file() and _least_seconds(task) <= MOST_SECONDS
+    return _place(task.target).is_file() and least_seconds(task) <= MOST_SECONDS
 
 
-def _least_seconds(task: SearchTask) -> float:
+def least_seconds(task: SearchTask) -> float:
     """The time that operations or bytes take at best on the machine of a task."""
     machine = machine_of(task.target, task.hardware_params)
     moved = sum(nbytes(t.shape, t.dtype) for t in task.compute_dag.tensors)

@@ -27,7 +27,7 @@ from ..analytical.gpu import has_wide_tile
 from ..analytical.loop_nests import loop_nests
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.shipped import ShippedModel, has_shipped_model, shipped_model_of
+from ..cost_model.shipped import ShippedModel, has_shipped_model, least_seconds, shipped_model_of
 from ..sketch.extra.convolution_tiles import convolution_sketches
 from ..sketch.plain import plain_state, untuned_state
 from ..sketch.rule import SketchContext
@@ -56,6 +56,8 @@ those of any number (geometric means of six such tasks of KernelBench; one of th
 """
 MUCH = 4
 """The largest of five unrollings: of a convolution's turn, as many whole windows as a group of steps has then."""
+LARGE_PRODUCT = 1e-4
+"""Seconds that a product takes at best from which it gets a tile that is known to be good."""
 SEED = 0
 
 
@@ -99,7 +101,7 @@ def drawn_of(task: SearchTask) -> Iterator[State]:
 
 def _of_products(task: SearchTask) -> Iterator[State]:
     """The known tiles of a large product, best first."""
-    if breeds(task) and reads_again(task):
+    if task.target.is_gpu and reads_again(task) and least_seconds(task) >= LARGE_PRODUCT:
         policy = SketchPolicy(task, seed=SEED, verbose=0)
         yield from product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
 

@@ -37,8 +37,9 @@ Lengths = tuple[int, int, int, int]
 ONE: Lengths = (1, 1, 1, 1)
 TERMS = (16, 1)
 """Terms that a block has in shared memory."""
-LEAST_TERMS = 256
-"""A product of fewer is mostly the writing of its result."""
+LEAST_TERMS, LEAST_TERMS_TURNED = 256, 64
+"""A product of fewer is mostly the writing of its result; where both factors are turned, as queries and keys are, the
+reading of drawn programs is worse: scores of 512 x 512 x 96 took 1.07 times as long as in the narrowest tile."""
 LEAST_USE = 0.75
 """Of what the multiprocessors could compute while blocks run: below it, programs are drawn."""
 VECTOR = 4
@@ -85,8 +86,15 @@ class Product:
     rows: int
     columns: int
     extents: tuple[int, ...]
+    terms: int
     turned: int
     vectors: bool
+
+    def tiles(self, precision: str) -> tuple[KnownTile, ...]:
+        """Those for its terms: of few, the tile with the fewest sums, whose blocks start and end soonest."""
+        if self.terms >= LEAST_TERMS:
+            return KNOWN[precision]
+        return TILES[-1:] if precision == STRICT else ()
 
     def rounds(self, tile: KnownTile, multiprocessors: int) -> int:
         """How many blocks of a tile a multiprocessor runs, one after the other."""
@@ -116,8 +124,8 @@ def product_states(task: SearchTask, sketches: Callable[[], Sequence[State]]) ->
     product, count = _product(task), machine.multiprocessors
     if product is None:
         return
-    tiles = sorted(KNOWN[task.target.precision], key=lambda tile: product.seconds(tile, count))
-    if product.use(tiles[0], count) < LEAST_USE:
+    tiles = sorted(product.tiles(task.target.precision), key=lambda tile: product.seconds(tile, count))
+    if not tiles or product.use(tiles[0], count) < LEAST_USE:
         return
     yield from _states(task, product, tiles, sketches())
 
@@ -145,7 +153,7 @@ def _product(task: SearchTask) -> Product | None:
         return None
     op, reads = state.stages[sums[0]].op, reads_by(sums[0], state.ops)
     extents, space = extents_of(op), len(op.axis)
-    if len(reads) != 2 or len({p for p, _ in reads}) != 2 or len(op.reduce_axis) != 1 or extents[-1] < LEAST_TERMS:
+    if len(reads) != 2 or len({p for p, _ in reads}) != 2 or len(op.reduce_axis) != 1:
         return None
     if {state.stages[k].op.dtype for k in (sums[0], *[p for p, _ in reads])} != {"float32"}:
         return None
@@ -154,8 +162,10 @@ def _product(task: SearchTask) -> Product | None:
         return None
     rows, columns = sorted([_wide(own, extents) for own in (sides.rows, sides.columns)])
     turned = sum(space in axes_of(read.forms[-1], extents) for _, read in reads)
+    if extents[-1] < (LEAST_TERMS_TURNED if turned == len(reads) else LEAST_TERMS):
+        return None
     vectors = all(state.ops[p].output(0).shape[-1] % VECTOR == 0 for p, _ in reads)
-    return Product(rows, columns, tuple(extents[:space]), turned, vectors)
+    return Product(rows, columns, tuple(extents[:space]), extents[-1], turned, vectors)
 
 
 def _wide(axes: Sequence[int], extents: Sequence[int]) -> int:

@@ -27,6 +27,7 @@ from ..transform import (
     Pass,
     RealizeQuantized,
     RowShapes,
+    ScoresInBatches,
     Sequential,
     SimplifyExpr,
     SimplifyExprPostAlterOp,
@@ -78,7 +79,9 @@ def pipeline(target: Target) -> Pass:
         FastMath(),
         *([RowShapes()] if rows else []),
         FoldConstant(),
-        *([TurnProducts(), BatchSlices(dtypes=multiplied)] if moves else []),  # a GPU's memory is what is short
+        *(
+            [ScoresInBatches(), TurnProducts(), BatchSlices(dtypes=multiplied)] if moves else []
+        ),  # a GPU's memory is what is short
         *([Moments()] if moves else []),
         WholeLoops(lambda function: _runs(function, target)),
         PlaceLoopResults(),

@@ -6,7 +6,7 @@
 Frontends write so, since products in batches have one axis of batches and attention has two.  A reshape that keeps rows
 and columns is moved behind what is computed element by element and behind the softmax, where every other operand has a
 shape without it; in the end it meets the one that undoes it.  So all of it can be one kernel (`fuse_attention.py`), and
-nothing of it is stored.
+nothing of it is stored; where it is not, masks are applied in the kernel of the product.
 """
 
 from __future__ import annotations

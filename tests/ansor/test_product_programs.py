@@ -63,7 +63,8 @@ def tile_of(state: ansor.State) -> tuple[int, ...]:
     [
         (matmul(4096, 4096, 4096), WIDE), (turned(2048, 4096, 8192, both=False), TALL),
         (turned(1024, 8192, 8192), WIDE), (turned(128, 16384, 16384), SQUARE), (batched(64, 512, 1024, 512), WIDE),
-        (matmul(8205, 5921, 2949), NARROW), (matmul(128, 16384, 16384), SQUARE),
+        (matmul(8205, 5921, 2949), NARROW), (matmul(128, 16384, 16384), SQUARE), (turned(8192, 8192, 96), NARROW),
+        (matmul(2048, 2048, 2048), WIDE),
     ],
 )  # fmt: skip
 def test_large_products_get_the_tile_that_leaves_fewest_multiprocessors_idle(
@@ -77,6 +78,7 @@ def test_large_products_get_the_tile_that_leaves_fewest_multiprocessors_idle(
     [
         (matmul(300, 700, 512), "cuda -arch=sm_90"),  # few blocks
         (matmul(8192, 8192, 64), "cuda -arch=sm_90"),  # mostly the writing of its result
+        (turned(8192, 8192, 32), "cuda -arch=sm_90"), (turned(8192, 8192, 96), "cuda -arch=sm_90 -precision=fp32x3"),
         (matmul(4096, 4096, 4096), "cuda -arch=sm_90 -precision=tf32"),
         (turned(4096, 4096, 4096, dtype="float16"), "cuda -arch=sm_90"),
         (conv2d_nchw(64, 64, 56, 64, 3, 1, 1), "cuda -arch=sm_90"), (matmul(4096, 4096, 4096), "c"),

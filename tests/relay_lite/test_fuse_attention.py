@@ -9,7 +9,7 @@ from ansor.core.target import Target
 from relay_lite.compiler.extract import group_uses
 from relay_lite.compiler.optimize import pipeline
 from relay_lite.ir.make import call, var
-from relay_lite.ir.nodes import Call, Expr, Function, Tuple
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple
 from relay_lite.ir.reference import run
 from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.transform import FuseOps, ScoresInBatches
@@ -115,3 +115,20 @@ def test_scores_stay_in_batches(mask_shape: tuple[int, ...], batch: int, left: i
     rng = np.random.default_rng(3)
     feed = {v.name: rng.standard_normal(v.shape).astype("float32") for v in function.params}
     np.testing.assert_array_equal(run(changed, feed), run(function, feed))
+
+
+def test_masks_of_float32_are_applied_in_the_kernel_of_the_scores() -> None:
+    """A choice of a mask stands behind the reshape to heads, and would be a kernel that reads and writes all scores."""
+    q, k, v = [var(name, (2 * HEADS, TOKENS, SIZE)) for name in "qkv"]
+    hidden = var("hidden", (1, 1, TOKENS, TOKENS), "bool")
+    scores = call("reshape", call("nn.batch_matmul", q, k), newshape=(2, HEADS, TOKENS, TOKENS))
+    chosen = call("where", hidden, Constant(np.float32(-np.inf)), scores)
+    shares = call("reshape", call("nn.softmax", chosen, axis=-1), newshape=(2 * HEADS, TOKENS, TOKENS))
+    body = call("nn.batch_matmul", shares, v, transpose_b=False)
+    function = Function((q, k, v, hidden), body)
+    made = pipeline(Target("cuda -arch=sm_90"))(function)
+    assert [name for name in kernels(made) if "where" in name] == ["fused_nn_batch_matmul_where"]
+    rng = np.random.default_rng(4)
+    feed = {x.name: rng.standard_normal(x.shape).astype("float32") for x in (q, k, v)}
+    feed["hidden"] = np.triu(np.ones((1, 1, TOKENS, TOKENS), bool), 1)
+    np.testing.assert_allclose(run(made, feed), run(function, feed), rtol=1e-6)
