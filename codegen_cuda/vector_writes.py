@@ -52,12 +52,12 @@ def with_vector_writes(s: Stmt) -> Stmt:
 
 
 def _whole_vectors(s: Stmt) -> Stmt | None:
-    """Lanes up to a bound as vectors, and one by one in the vector that the bound cuts; None for other statements."""
+    """Lanes of memory up to a bound as vectors, and one by one in the vector that the bound cuts; else None."""
     match s:
         case For(
             var=lane, extent=width, kind=ForKind.VECTORIZED,
             body=If(cond=Compare(op="<", a=a, b=Const(value=bound)), then=Store() as store),
-        ) if vector_start(a, lane, width) is not None:  # fmt: skip
+        ) if store.buffer.storage == "global" and vector_start(a, lane, width) is not None:  # fmt: skip
             last = substitute(a, {lane: as_expr(width - 1)})
             whole = If(compare("<", last, bound), replace(s, body=store))
             return seq(whole, If(compare("<", bound - 1, last), replace(s, kind=ForKind.UNROLLED)))

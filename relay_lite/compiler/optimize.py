@@ -79,10 +79,8 @@ def pipeline(target: Target) -> Pass:
         FastMath(),
         *([RowShapes()] if rows else []),
         FoldConstant(),
-        *(
-            [ScoresInBatches(), TurnProducts(), BatchSlices(dtypes=multiplied)] if moves else []
-        ),  # a GPU's memory is what is short
-        *([Moments()] if moves else []),
+        *([ScoresInBatches(), TurnProducts()] if moves else []),
+        *([BatchSlices(dtypes=multiplied), Moments()] if moves else []),  # a GPU's memory is what is short
         WholeLoops(lambda function: _runs(function, target)),
         PlaceLoopResults(),
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),
