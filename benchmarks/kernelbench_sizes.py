@@ -35,14 +35,19 @@ CHANGES: Mapping[str, Callable[[int], int]] = {"primes": prime, "halves": half, 
 
 def load(file: Path, sizes: Mapping[str, Any]) -> ModuleType:
     """The module of a problem, with other values in place of those that it gives to some names."""
+    tree = ast.parse(file.read_text(), str(file))
+    tree.body = [s for statement in tree.body for s in (statement, *_given(statement, sizes))]
     module = ModuleType("problem")
     module.__file__ = str(file)
-    for statement in ast.parse(file.read_text(), str(file)).body:
-        exec(compile(ast.Module([statement], []), str(file), "exec"), module.__dict__)
-        for name in _names(statement):
-            if name in sizes:
-                setattr(module, name, sizes[name])
+    exec(compile(ast.fix_missing_locations(tree), str(file), "exec", dont_inherit=True), module.__dict__)
     return module
+
+
+def _given(statement: ast.stmt, sizes: Mapping[str, Any]) -> Iterator[ast.stmt]:
+    """Statements that give names of a statement their other values."""
+    for name in _names(statement):
+        if name in sizes:
+            yield ast.parse(f"{name} = {sizes[name]!r}").body[0]
 
 
 def changed(file: Path, change: str, runs: Callable[[Mapping[str, Any]], bool]) -> Sizes:
@@ -56,10 +61,10 @@ def changed(file: Path, change: str, runs: Callable[[Mapping[str, Any]], bool]) 
 
 
 def written_sizes(file: Path) -> Sizes:
-    """The names that a problem gives sizes to, and these: integers, or tuples with some."""
+    """The names that a problem gives sizes to, each in a statement `name = number`, and these: integers, or tuples."""
     module = load(file, {})
     names = [name for statement in ast.parse(file.read_text()).body for name in _names(statement)]
-    return {name: value for name in names if _is_size(value := getattr(module, name))}
+    return {name: value for name in names if _is_size(value := getattr(module, name, None))}
 
 
 def _names(statement: ast.stmt) -> Iterator[str]:

@@ -37,6 +37,15 @@ def test_what_follows_from_a_size_follows_from_the_other_one(tmp_path: Path) -> 
     assert module.bias_shape == (31, 1, 1) and module.get_inputs() == [128, 31, 256] and module.width == 7
 
 
+def test_a_module_is_what_an_import_makes_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "2_Annotated.py"
+    file.write_text("from dataclasses import dataclass\nM = 64\n\n@dataclass\nclass A:\n    x: int = M\n")
+    assert load(file, {}).A().x == 64 and load(file, {"M": 61}).A().x == 61
+    assert load(file, {}).A.__annotations__ == {"x": int}
+    file.write_text("from __future__ import annotations\n\nM = 64\n\ndef f(a: int) -> None: ...\n")
+    assert load(file, {"M": 61}).f.__annotations__["a"] == "int" and load(file, {"M": 61}).M == 61
+
+
 def test_sizes_change_where_the_model_runs_with_them(tmp_path: Path) -> None:
     file = _file(tmp_path)
     primes = {"batch_size": 127, "channels": 31, "height": 251, "width": 251, "shape": (13, 3, 47)}

@@ -79,7 +79,7 @@ def pipeline(target: Target) -> Pass:
         FastMath(),
         *([RowShapes()] if rows else []),
         FoldConstant(),
-        *([ScoresInBatches(), TurnProducts()] if moves else []),
+        *([ScoresInBatches(whole=False), TurnProducts()] if moves else []),
         *([BatchSlices(dtypes=multiplied), Moments()] if moves else []),  # a GPU's memory is what is short
         WholeLoops(lambda function: _runs(function, target)),
         PlaceLoopResults(),

@@ -22,19 +22,23 @@ from .sequential import Pass
 PRODUCT, SOFTMAX, RESHAPE = "nn.batch_matmul", "nn.softmax", "reshape"
 
 
-def ScoresInBatches() -> Pass:
-    """Move reshapes of products in batches behind the softmax that reads them."""
-    return Pass("ScoresInBatches", 0, (), _run)
+def ScoresInBatches(whole: bool = True) -> Pass:
+    """Move reshapes of products in batches behind the softmax that reads them.
+
+    Not where another operand has batches of its own, unless `whole`: to give it the shape of the scores may be a
+    kernel, which is worth it where all of an attention then is one.
+    """
+    return Pass("ScoresInBatches", 0, (), lambda function: _run(function, whole))
 
 
-def _run(function: Function) -> Function:
+def _run(function: Function, whole: bool) -> Function:
     scores: set[Expr] = set()
 
     def change(node: Expr) -> Expr:
         if is_op(node, RESHAPE) and is_op(node.args[0], RESHAPE) and node.args[0].args[0] in scores:
             inner = node.args[0].args[0]
             return inner if inner.shape == node.shape else call(RESHAPE, inner, newshape=node.shape)
-        moved = _moved(node, scores)
+        moved = _moved(node, scores, whole)
         if is_op(node, PRODUCT):
             scores.add(node)
         return node if moved is None else moved
@@ -42,7 +46,7 @@ def _run(function: Function) -> Function:
     return rewrite(function, change)
 
 
-def _moved(node: Expr, scores: set[Expr]) -> Expr | None:
+def _moved(node: Expr, scores: set[Expr], whole: bool) -> Expr | None:
     """A node computed before the reshape of its scores, which then follows it; None for another node."""
     if not isinstance(node, Call) or not (is_elementwise(node) or _is_softmax(node)):
         return None
@@ -55,7 +59,8 @@ def _moved(node: Expr, scores: set[Expr]) -> Expr | None:
     if len(batched) != 3 or batched[-2:] != node.shape[-2:]:
         return None
     args = [_in_batches(a, node.shape, batched) for a in node.args]
-    if any(a is None for a in args):
+    small = [a for a in node.args if a not in given and prod(a.shape[:-2]) == 1]
+    if any(a is None for a in args) or (not whole and len(given) + len(small) < len(args)):
         return None
     attrs = {**node.attrs, "axis": -1} if _is_softmax(node) else node.attrs
     made = call(node.op.name, *[a for a in args if a is not None], **attrs)

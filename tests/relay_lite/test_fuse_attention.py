@@ -132,3 +132,10 @@ def test_masks_of_float32_are_applied_in_the_kernel_of_the_scores() -> None:
     feed = {x.name: rng.standard_normal(x.shape).astype("float32") for x in (q, k, v)}
     feed["hidden"] = np.triu(np.ones((1, 1, TOKENS, TOKENS), bool), 1)
     np.testing.assert_allclose(run(made, feed), run(function, feed), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("mask_shape", "left"), [((1, HEADS, TOKENS, TOKENS), 2), ((1, 1, TOKENS, TOKENS), 0)])
+def test_operands_as_large_as_scores_keep_their_shape_unless_asked(mask_shape: tuple[int, ...], left: int) -> None:
+    changed = ScoresInBatches(whole=False)(in_heads(mask_shape))
+    calls = [node for node in post_order(changed.body) if isinstance(node, Call)]
+    assert sum(x.op.name == "reshape" and isinstance(x.args[0], Call) for x in calls) == left
