@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from benchmarks.kernelbench_sizes import AS_WRITTEN, changed, load
@@ -78,7 +77,7 @@ Tell = Callable[..., None]
 class Problem:
     """The module of a problem: its model, in training mode, and inputs by seed, all made on the GPU."""
 
-    def __init__(self, torch: Any, file: Path, evaluate: bool, sizes: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(self, torch: Any, file: Path, evaluate: bool, sizes: Mapping[str, Any]) -> None:
         self.torch, self.evaluate = torch, evaluate
         self.module = load(file, sizes)
 
@@ -363,8 +362,9 @@ def solve(torch: Any, asked: Asked, tell: Tell, folder: Path) -> None:
     """Tell all of a problem; `folder` is for logs."""
     said = Said()
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = {} if asked.sizes == AS_WRITTEN else other_sizes(torch, asked)
+    sizes: Mapping[str, Any] = {}
     if asked.sizes != AS_WRITTEN:
+        sizes = other_sizes(torch, asked)
         tell(sizes=sizes)
         if not sizes:
             return

@@ -134,7 +134,8 @@ def _states(
     task: SearchTask, product: Product, tiles: Sequence[KnownTile], sketches: Sequence[State]
 ) -> Iterator[State]:
     """The programs of tiles, of those that the sketches have."""
-    hardware, space = task.hardware_params.completed(task.target), _space(task, sketches)
+    hardware = task.hardware_params.completed(task.target)
+    space = _space(task, sketches) if any(isinstance(tile, Tile) for tile in tiles) else None
     for tile in tiles:
         match tile:
             case WarpTile():

@@ -52,6 +52,11 @@ def _run(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
     run_program(emit(func), args)
 
 
+def known_tiles(task: ansor.SearchTask) -> list[ansor.State]:
+    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
+    return list(product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()]))
+
+
 def tile_of(state: ansor.State) -> tuple[int, ...]:
     """Rows and columns of a block."""
     splits = [s.lengths for s in state.steps if isinstance(s, te.step.Split) and len(s.lengths) == 4]
@@ -86,10 +91,7 @@ def test_large_products_get_the_tile_that_leaves_fewest_multiprocessors_idle(
 )  # fmt: skip
 def test_others_do_not(tensors: list[te.Tensor], target: str) -> None:
     task = task_of(tensors, target)
-    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
-    assert not list(
-        product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
-    )
+    assert not known_tiles(task)
 
 
 @needs_gxx
@@ -102,10 +104,7 @@ def test_programs_compute_the_product(tensors: list[te.Tensor], monkeypatch: pyt
     monkeypatch.setattr(product_programs, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
     monkeypatch.setattr(product_programs, "LEAST_USE", 0.0)
     task = task_of(tensors)
-    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
-    states = list(
-        product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
-    )
+    states = known_tiles(task)
     assert len(states) == len(product_programs.TILES)
     oracle = Oracle(task.compute_dag, np.random.default_rng(3))
     func = te.lower(states[0], task.compute_dag.tensors)
@@ -161,10 +160,7 @@ def test_tiles_of_warps_compute_the_product(
     monkeypatch.setattr(product_programs, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
     monkeypatch.setattr(product_programs, "LEAST_USE", 0.0)
     task = task_of(tensors, "cuda -arch=sm_90 -precision=fp32x3")
-    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
-    states = list(
-        product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
-    )
+    states = known_tiles(task)
     assert len(states) == count
     oracle = Oracle(task.compute_dag, np.random.default_rng(3))
     for state in states:
