@@ -21,7 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,9 @@ class Problem:
     def model(self) -> Any:
         self.torch.manual_seed(42)
         with self.torch.device("cuda"):
-            made = self.module.Model(*self.module.get_init_inputs()).to("cuda")
+            made = self.module.Model(*self.module.get_init_inputs())
+        there = all(x.is_cuda for x in (*made.parameters(), *made.buffers()))
+        made = made if there else made.to("cuda")  # which fails for fake tensors, there or not
         return made.eval() if self.evaluate else made
 
     def inputs(self, seed: int) -> list[Any]:
@@ -97,20 +99,27 @@ class Problem:
 def other_sizes(torch: Any, asked: Asked) -> Mapping[str, Any]:
     """The sizes of a problem after the change that is asked for.  Raises what the model raises as it is written."""
 
-    def run(sizes: Mapping[str, Any]) -> None:  # nothing is computed
-        with importlib.import_module("torch._subclasses").FakeTensorMode():
-            problem = Problem(torch, Path(asked.file), asked.evaluate, sizes)
-            problem.model()(*problem.inputs(0))
+    fake = importlib.import_module("torch._subclasses.fake_tensor")
+    mode: Callable[[], AbstractContextManager[Any]] = fake.FakeTensorMode  # nothing is computed
+
+    def run(sizes: Mapping[str, Any]) -> None:
+        problem = Problem(torch, Path(asked.file), asked.evaluate, sizes)
+        problem.model()(*problem.inputs(0))
 
     def runs(sizes: Mapping[str, Any]) -> bool:
         try:
-            run(sizes)
+            with mode():
+                run(sizes)
         except Exception:  # whatever a model raises, these are no sizes for it
             return False
         return True
 
-    torch.rand(1, device="cuda")  # what a device is asked for first fails where nothing is computed
-    run({})
+    torch.rand(1, device="cuda")  # what a device is asked for first fails there
+    try:
+        with mode():
+            run({})
+    except fake.DataDependentOutputException:  # a model that reads values is run as it is
+        mode = nullcontext
     return changed(Path(asked.file), asked.sizes, runs)
 
 

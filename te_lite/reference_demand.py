@@ -8,7 +8,7 @@ needs its sum once), and by its size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from .computation import Computation
@@ -48,15 +48,15 @@ class _Asked:
 
 
 class Demand:
-    """What the points of `tensors`, which are of one operation's shape, need; see the module."""
+    """What the points of `tensors`, which are of one operation's shape, need beyond what is `known`; see the module."""
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Sequence[Tensor], known: Collection[Tensor] = ()) -> None:
         rank = len(tensors[0].shape)
         own = [frozenset([d]) for d in range(rank)]
         self._asked = {t.op.key: _Asked(1, [1] * rank, own) for t in tensors}
         self.needed: list[Needed] = []
         for op in reversed(Computation(tensors).ops):
-            if isinstance(op, ComputeOp):
+            if isinstance(op, ComputeOp) and op.key in self._asked and op.output(0) not in known:
                 self._enter(op)
 
     def work(self, points: int, reach: Sequence[int]) -> int:

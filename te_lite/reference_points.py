@@ -44,7 +44,7 @@ REAL = "float64"
 class PointReference:
     """The values of `tensors`, and of all that they depend on, at points; floats are computed in float64.
 
-    `given` are the inputs.
+    `given` are the inputs, and what else is known already.
     """
 
     def __init__(self, tensors: Sequence[Tensor], given: Mapping[Tensor, Given]) -> None:
@@ -191,10 +191,10 @@ class _Frame:
     def read(self, tensor: Tensor, indices: Sequence[Array], ndim: int) -> Array:
         """The elements of a tensor at indices within its shape."""
         op = tensor.op
-        if isinstance(op, PlaceholderOp):
-            require(tensor in self.source.given, InterpError, op.name, "no array is given for this input")
+        if tensor in self.source.given:
             values = self.source.given[tensor](indices)
-            return values.astype(np_dtype(op.dtype, REAL), copy=False)
+            return values.astype(np_dtype(tensor.dtype, REAL), copy=False)
+        require(not isinstance(op, PlaceholderOp), InterpError, op.name, "no array is given for this input")
         assert isinstance(op, ComputeOp)
         if op.reduction is not None:
             values = self.source.folded(tensor, indices, self.alone)

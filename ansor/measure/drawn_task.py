@@ -17,6 +17,7 @@ import numpy as np
 
 from te_lite import ComputeDAG
 from te_lite.drawn import DrawnArray
+from te_lite.dtype import computed
 from te_lite.errors import require
 from te_lite.expr import Call, Reduce
 from te_lite.reference_fold import summed_product
@@ -28,9 +29,10 @@ from ..core.errors import MeasureError
 from .array_checks import OnDevice
 from .beside_reference import BesideReference
 from .check import Accepted, poison_value
+from .parts import Parts
 from .prepared import packed_array
 from .rounding import reduction_length
-from .samples import Definition, Samples
+from .samples import Definition, Samples, samples_of
 
 LARGE_BYTES = 1 << 28
 LARGE_WORK = 1 << 24
@@ -75,7 +77,9 @@ def drawing_device(device: Device, dag: ComputeDAG) -> DrawsArrays | None:
 
 def bytes_needed(dag: ComputeDAG, samples: Mapping[int, Samples]) -> int:
     """The memory of a task's arrays on the device, and of the outputs of the reference program."""
-    return sum(map(_nbytes, dag.tensors)) + sum([_nbytes(dag.tensors[k]) for k, s in samples.items() if not s.whole])
+    whole = {k for k, known in samples.items() if known.whole}
+    again = [t for k, t in enumerate(dag.tensors) if t in dag.outputs and k not in whole]
+    return sum(map(_nbytes, [*dag.tensors, *again]))
 
 
 class OutputCheck(Protocol):
@@ -183,13 +187,15 @@ class DrawnTask:
 
 
 def drawn_task(
-    task: str, definition: Definition, samples: Mapping[int, Samples], device: DrawsArrays, run: RunReference
+    task: str, definition: Definition, folder: Path, device: DrawsArrays, run: RunReference, parts: Parts | None
 ) -> DrawnTask:
-    """The arrays of a task on the device; `run` runs the reference program, which is needed where samples are not all.
+    """The arrays of a task on the device; `definition` is that of its computation, or of `parts`, where it has some.
 
+    `run` runs the reference program of the same, which is needed where samples are not all, and for parts.
     Raises MeasureError when they do not fit, or the reference program is wrong.
     """
     dag = definition.dag
+    samples = {} if parts else samples_of(definition, folder)
     needed, free = bytes_needed(dag, samples), device.free_bytes()
     law = "its arrays and those of the reference program must fit into the memory of the device"
     require(needed <= free, MeasureError, "task", law, needed_bytes=needed, free_bytes=free)
@@ -197,15 +203,37 @@ def drawn_task(
     for k, drawn in definition.inputs.items():
         device.draw(handles[k], drawn.key)
     found = list(handles)
-    for k, known in samples.items():
-        if not known.whole:
-            found[k] = device.empty(dag.tensors[k].shape, dag.tensors[k].dtype)
-            device.fill(found[k], poison_value(dag.tensors[k].dtype))
-    if not all(known.whole for known in samples.values()):
+    referenced = [k for k, t in enumerate(dag.tensors) if t in dag.outputs and not (k in samples and samples[k].whole)]
+    for k in referenced:
+        found[k] = device.empty(dag.tensors[k].shape, dag.tensors[k].dtype)
+        device.fill(found[k], poison_value(dag.tensors[k].dtype))
+    if referenced:
         run(device, found)
+    if parts:
+        know_parts(definition, parts, device, found, folder)
+        samples = samples_of(definition, folder, len(parts.found))
     checks: dict[int, OutputCheck] = {
         k: WithinBounds(device, known, dag.tensors[k].shape) if known.whole
         else BesideReference(device, definition, k, known, found[k])
         for k, known in samples.items()
     }  # fmt: skip
-    return DrawnTask(task, dag, device, definition.inputs, handles, checks, needed)
+    own = len(handles) - (len(parts.found) if parts else 0)
+    return DrawnTask(task, dag, device, definition.inputs, handles[:own], checks, needed)
+
+
+def know_parts(definition: Definition, parts: Parts, device: DrawsArrays, handles: Sequence[Any], folder: Path) -> None:
+    """Let `definition` know the parts of long reductions, as the reference program has computed them.
+
+    A part may be off by what is accepted at samples of the parts.  A program may have added up all terms in one chain:
+    roundings, which are taken to be independent, grow by the root of their number.
+    Raises MeasureError when the parts are wrong.
+    """
+    tensors = parts.dag.tensors
+    for k, count in enumerate(parts.count, len(tensors) - len(parts.count)):
+        known = definition.samples(k, folder)
+        look = BesideReference(device, definition, k, known, handles[k])
+        values = device.get(handles[k])
+        wide = values.astype(computed(tensors[k].dtype)).astype(np.float64)
+        error = (look.slope * np.abs(wide) + look.floor) * np.sqrt(count)
+        open_ends = not np.isfinite(known.right.low.astype(np.float64)).all() or known.right.nan is not None
+        definition.know(tensors[k], wide, np.full_like(wide, np.inf) if open_ends else error)

@@ -43,6 +43,7 @@ from .array_checks import array_checks
 from .check import Accepted, accepted_values, poison, save_whole
 from .drawn_task import DrawnTask, bytes_needed, drawing_device, drawn_task, may_be_drawn
 from .networks import run_network
+from .parts import in_parts
 from .plain_program import run_plain
 from .prepared import HeldTask, TaskArrays, data_bytes
 from .samples import Definition, samples_of
@@ -143,7 +144,8 @@ class Workbench:
         with stage(MeasureErrorNo.UNKNOWN_ERROR):
             dag, folder = self.dag(job), Path(job["directory"])
             if may_be_drawn(dag, folder) and Target.of(job["target"]).is_gpu:
-                samples_of(_definition(dag, job), folder)
+                if in_parts(dag) is None:  # which are computed on the device
+                    samples_of(_definition(dag, job), folder)
             else:
                 _task_data(dag, folder, int(job["seed"]), job["precision"])
         return {"error_no": 0}
@@ -180,13 +182,14 @@ class Workbench:
 
     def _drawn(self, job: dict[str, Any], dag: ComputeDAG, folder: Path, device: DrawsArrays) -> DrawnTask:
         with stage(MeasureErrorNo.UNKNOWN_ERROR):
-            definition = _definition(dag, job)
-            samples = samples_of(definition, folder)
-        needed = bytes_needed(dag, samples)
+            parts = in_parts(dag)
+            definition = _definition(parts.dag if parts else dag, job)
+            samples = {} if parts else samples_of(definition, folder)
+        needed = bytes_needed(definition.dag, samples)
         self._make_room(DrawnTask, needed, min(KEPT_ON_DEVICE, self._bytes(DrawnTask) + device.free_bytes() // 2))
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
-            run = partial(run_plain, dag, _backend(job), job["target"])
-            return drawn_task(job["task"], definition, samples, device, run)
+            run = partial(run_plain, definition.dag, _backend(job), job["target"])
+            return drawn_task(job["task"], definition, folder, device, run, parts)
 
     def _bytes(self, kind: type) -> int:
         """The memory that the data of all tasks of a kind take."""

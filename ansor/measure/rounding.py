@@ -11,6 +11,11 @@ is larger is 1e-13 a term).  Where the product is above 1/32 of the root of the 
 would let anything pass; there the terms are taken to come in no particular order of size and sign, so that partial sums
 are no larger than the sum and that root: at most `max(1/32, 2 * u * sqrt(n)) * (|sum| + sqrt(sum terms^2))`.
 
+Moments (counts, means, sums of squared distances, by Chan's formula, here of elements x of weight w): counts
+are exact up to `1 / u`.  With `g = u * (min(n, 4 * sqrt(n)) + 16)`, 16 for the formula's roundings, a mean is off by
+`e = (sum w * error(x) + g * sum w * |x|) / sum w`, and with `d = e + max error(x)` the squared distances are by their
+own errors and `g * (sum distances + sum w * x^2) + 4 * d * sum w * |x| + d^2 * sum w`.
+
 With the precision TF32 the float32 factors of a sum of products of two may be off by 0.65 * 2^-10 of each, too: the sum
 by up to `1.3 * 2^-10 * sum |terms|` more, which is what tensor cores may be used for then.
 
@@ -61,6 +66,10 @@ CUT = {TF32: 0.65 * 2.0**-10, FP32X3: 2.0**-22}
 """What a factor is off by (`te_lite/mma_meaning.py`); of two parts, by its last bit and half of what is left out."""
 CUT_BEYOND = 2.0**-10
 """Of a factor beyond `BIG`: the bits are cut off."""
+MOMENTS = "moments"
+"""The reducer's name (`relay_lite/op/moments.py`)."""
+TOGETHER = 16.0
+"""Units that Chan's formula, with an approximate reciprocal root, loses each time."""
 PARTS_GROW = 1 + 2.0**-9
 """A product of the big parts may be larger than that of the factors by so much."""
 
@@ -125,6 +134,8 @@ class _Reduction:
         """See `rounding_errors`."""
         carried = [self.of.errors.of(s) for s in (*self.body.sources, *self.body.init)]
         exact = all(e is None for e in carried)
+        if self.body.combiner.name == MOMENTS and not self.body.init:
+            return self._moment()
         x, y = self.body.combiner.lhs[self.k], self.body.combiner.rhs[self.k]
         match self.body.combiner.result[self.k]:
             case Binary(op=op, a=a, b=b) | Logical(op=op, a=a, b=b) if (a is x and b is y) or (a is y and b is x):
@@ -217,6 +228,34 @@ class _Reduction:
         near = Compare("<=", _size(Binary("-", value, best)), Binary("+", error, widest))
         count = self.reduced(Cast(REAL, near))
         return where(Compare(">", count, Const(1.0, REAL)), uncertain(widest), None)
+
+    def _moment(self) -> Expr | None:
+        """Of counts, means or squared distances; see the module."""
+        (count, mean, far), u = self.body.sources, unit(self.source.dtype)
+        n = reduction_length(self.of.op)
+        grown = Const(u * (min(float(n), SPREAD * math.sqrt(n)) + TOGETHER), REAL)
+        whole = self.of.op.output(0)[self.of.op.axis]
+        miscounted = self._carried(self.of.errors.of(count))
+        if self.k == 0:
+            own = where(Compare("<=", whole, Const(1 / u, REAL)), None, Binary("*", magnitude(whole), grown))
+            return plus(miscounted, own)
+        weight = magnitude(count)
+        moved = self.of.errors.of(mean)
+        sizes, squares = [self.reduced(math_product([weight, *[_size(mean)] * k])) for k in (1, 2)]
+        off = plus(self._carried(None if moved is None else math_product([weight, moved])), Binary("*", sizes, grown))
+        off = Binary("/", shown(plus(off, self._times(miscounted, self.of.op.output(1)))), magnitude(whole))
+        if self.k == 1:
+            return off
+        apart = shown(plus(off, self._largest(moved)))
+        own = Binary("*", shown(plus(self.reduced(_size(far)), squares)), grown)
+        crossed = Binary("*", Binary("*", Const(4.0, REAL), apart), sizes)
+        return plus(self._carried(self.of.errors.of(far)), own, crossed, math_product([magnitude(whole), apart, apart]))
+
+    def _carried(self, error: Expr | None) -> Expr | None:
+        return None if error is None else self.reduced(error)
+
+    def _times(self, error: Expr | None, tensor: Tensor) -> Expr | None:
+        return None if error is None else Binary("*", error, _size(tensor[self.of.op.axis]))
 
     def _chooses(self) -> bool:
         """The reducer takes one of its operands, and computes nothing."""

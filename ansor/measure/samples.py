@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from te_lite import ComputeDAG, Tensor
 from te_lite.drawn import DrawnArray, key_of
 from te_lite.reference_demand import Demand
-from te_lite.reference_points import PointReference
+from te_lite.reference_points import Given, PointReference
 
 from .check import Accepted, accepted, save_whole
 from .rounding import rounding_errors
@@ -71,13 +72,21 @@ def _nan(right: Accepted) -> Array:
 
 
 class Definition:
-    """What the outputs of a computation are, element by element, on inputs drawn from `seed`."""
+    """What the outputs of a computation are, element by element, on inputs drawn from `seed`.
+
+    Some of them may be `known`, with their errors: what others need of them is not evaluated again.
+    """
 
     def __init__(self, dag: ComputeDAG, seed: int, precision: str) -> None:
         self.dag, self.seed = dag, seed
+        self.known: dict[Tensor, Given] = {}
         self.inputs = {k: drawn_input(dag, k, seed) for k, t in enumerate(dag.tensors) if t in dag.inputs}
         self._errors = rounding_errors(dag, precision)
-        self._outputs = [k for k, t in enumerate(dag.tensors) if t in dag.outputs]
+
+    def know(self, tensor: Tensor, values: Array, error: Array) -> None:
+        """Take an output as known: its elements, and what they may be off by, float64."""
+        for one, array in zip(self._with_error(tensor), (values, error), strict=False):
+            self.known[one] = partial(_elements, array)
 
     def samples(self, k: int, folder: Path) -> Samples:
         """Those of output `k`: what `folder` has, or new ones, which are kept there.  Raises InterpError."""
@@ -85,7 +94,9 @@ class Definition:
         kept, path, exact = Accepted.load(stem), stem.with_name(f"{stem.name}.places.npy"), tensor not in self._errors
         if kept is not None and path.exists():
             return Samples(prod(tensor.shape), np.load(path, allow_pickle=False), kept, exact)
-        places = chosen_places(tensor.shape, Demand(self._with_error(tensor)), np.random.default_rng([self.seed, k]))
+        places = chosen_places(
+            tensor.shape, Demand(self._with_error(tensor), self.known), np.random.default_rng([self.seed, k])
+        )
         made = Samples(prod(tensor.shape), places, self.accepted_at(k, places), exact)
         made.save(stem)
         return made
@@ -93,13 +104,18 @@ class Definition:
     def accepted_at(self, k: int, places: Array) -> Accepted:
         """What is right for output `k` at flat indices.  Raises InterpError."""
         tensor, wanted = self.dag.tensors[k], self._with_error(self.dag.tensors[k])
-        given = {self.dag.tensors[n]: _reader(one) for n, one in self.inputs.items()}
+        given: dict[Tensor, Given] = {self.dag.tensors[n]: _reader(one) for n, one in self.inputs.items()}
         indices = np.unravel_index(places, tensor.shape) if tensor.shape else ()
-        values = PointReference(wanted, given).at(wanted, indices)
+        values = PointReference(wanted, given | self.known).at(wanted, indices)
         return accepted(values[0], values[1] if len(values) > 1 else None, tensor.dtype)
 
     def _with_error(self, tensor: Tensor) -> list[Tensor]:
         return [tensor, *([self._errors[tensor]] if tensor in self._errors else [])]
+
+
+def _elements(array: Array, indices: Sequence[Array]) -> Array:
+    found: Array = array[tuple(indices)]
+    return found
 
 
 def drawn_input(dag: ComputeDAG, k: int, seed: int) -> DrawnArray:
@@ -155,7 +171,8 @@ def _values(extent: int, reach: int, rng: np.random.Generator) -> Array:
     return np.unique(np.concatenate([[0, extent - 1], rng.integers(0, extent, max(0, reach - 2))]))
 
 
-def samples_of(definition: Definition, folder: Path) -> Mapping[int, Samples]:
-    """The samples of every output, by argument number.  Raises InterpError."""
+def samples_of(definition: Definition, folder: Path, but_last: int = 0) -> Mapping[int, Samples]:
+    """The samples of every output, by argument number, but of some of the last tensors.  Raises InterpError."""
     dag = definition.dag
-    return {k: definition.samples(k, folder) for k, t in enumerate(dag.tensors) if t in dag.outputs}
+    own = dag.tensors[: len(dag.tensors) - but_last]
+    return {k: definition.samples(k, folder) for k, t in enumerate(own) if t in dag.outputs}

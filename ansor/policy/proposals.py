@@ -32,6 +32,7 @@ from ..space.spaces import random_space
 from ..space.states import written
 from ..space.variants import mutate_place, random_variant
 from .scoring import Scores
+from .slow_programs import SlowPrograms
 
 CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200
@@ -40,6 +41,9 @@ MOST_OF_A_BUCKET = 0.125
 ROWS_AT_ONCE = 2
 LOOKED_AT = 1 / 16
 """Of a population: programs of a sketch among which its first one is chosen."""
+
+COMPARED = 128
+"""Programs among which the best says which others are slow."""
 
 Picked = tuple[State, Row]
 
@@ -77,6 +81,13 @@ class Proposals:
         self.seen = Seen()
         self._texts: set[str] = set()
         self._untried = list(range(len(self.sketches)))
+        self._slow = SlowPrograms(task, self._to_compare)
+
+    def _to_compare(self) -> Population:
+        """Programs that tell how fast one may be; drawn without moving on the draws of the search."""
+        other = self.to_look_at()
+        other.rng = np.random.default_rng(0)
+        return other.population(COMPARED)
 
     def to_look_at(self) -> Proposals:
         """The same programs once more: what the copy proposes is still new to the original."""
@@ -185,7 +196,7 @@ class Proposals:
         return self.take(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
 
     def take(self, rows: Iterable[Row], n: int) -> list[Picked]:
-        """The first `n` of `rows` that were not proposed yet, as states; they are taken as proposed now."""
+        """The first `n` of `rows` that were not proposed yet and are not slow, as states; taken as proposed now."""
         out: list[Picked] = []
         for variant, row in rows:
             if len(out) == n:
@@ -193,6 +204,8 @@ class Proposals:
             if self.seen.holds(Group(variant, row[None, :]))[0]:
                 continue
             self._mark((variant, row))
+            if self._slow.holds((variant, row)):
+                continue
             state, bounds = written(variant, row, self.task.target, self.hardware)
             text = program_text(state, bounds)
             if text is None or text in self._texts:

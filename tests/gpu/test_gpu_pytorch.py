@@ -211,6 +211,7 @@ def test_a_call_takes_no_more_memory_than_eager(name: str) -> None:
     model, x = Function(runs[name]), drawn(4096, 4096)
     compiled = torch.compile(model, backend=front.ansor)
     compiled(x)
+    model(x)  # cuBLAS keeps what it works with
     gc.collect()
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]

@@ -1,0 +1,52 @@
+"""Programs that take long and are far from the best, by the analytical model: not worth a measurement.
+
+Where a large tensor becomes one number, half of the programs are a few threads that walk through all of it: seconds
+each, and a program that runs cannot be stopped but with the process that has the data.  The estimate need not be good
+to tell those apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..core.task import SearchTask
+from ..cost_model.analytical_model import AnalyticalModel
+from ..evolve.buckets import Row
+from ..space.choices import Group, Population
+from .scoring import Scorer
+
+LONG = 0.02
+"""Seconds: what takes no longer is measured as soon as it is doubted."""
+TIMES = 10.0
+"""The best that is expected of a population, so many times, is hopeless; estimates are seldom off by so much."""
+LARGE = 1 << 28
+"""Operations of a task from which on some program takes `LONG`."""
+
+
+class SlowPrograms:
+    """Says which programs of a task are slow beside the best of `sample`, a population, and of those it was asked for.
+
+    On CPUs, and of small tasks, none is.
+    """
+
+    def __init__(self, task: SearchTask, sample: Callable[[], Population]) -> None:
+        self._applies = task.target.is_gpu and task.compute_dag.flop_ct >= LARGE
+        self._score = Scorer(task, AnalyticalModel())
+        self._sample = sample
+        self._least = np.inf
+
+    def holds(self, row: Row) -> bool:
+        """Whether a program is one of them."""
+        if not self._applies:
+            return False
+        if self._least == np.inf:
+            self._least = min([self._seconds(group) for group in self._sample()], default=np.inf)
+        seconds = self._seconds(Group(row[0], row[1][None, :]))
+        self._least = min(self._least, seconds)
+        return seconds > max(LONG, TIMES * self._least)
+
+    def _seconds(self, group: Group) -> float:
+        """The least that is expected of the programs of a group that fit the machine; infinite when none does."""
+        return float(np.exp(-self._score(group)).min(initial=np.inf))
