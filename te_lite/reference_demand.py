@@ -56,7 +56,8 @@ class Demand:
         self._asked = {t.op.key: _Asked(1, [1] * rank, own) for t in tensors}
         self.needed: list[Needed] = []
         for op in reversed(Computation(tensors).ops):
-            if isinstance(op, ComputeOp) and op.key in self._asked and op.output(0) not in known:
+            is_known = all(op.output(k) in known for k in range(op.num_outputs))
+            if isinstance(op, ComputeOp) and op.key in self._asked and not is_known:
                 self._enter(op)
 
     def work(self, points: int, reach: Sequence[int]) -> int:

@@ -187,15 +187,16 @@ class DrawnTask:
 
 
 def drawn_task(
-    task: str, definition: Definition, folder: Path, device: DrawsArrays, run: RunReference, parts: Parts | None
-) -> DrawnTask:
+    task: str, definition: Definition, samples: Mapping[int, Samples], device: DrawsArrays, run: RunReference,
+    parts: Parts | None, folder: Path,
+) -> DrawnTask:  # fmt: skip
     """The arrays of a task on the device; `definition` is that of its computation, or of `parts`, where it has some.
 
-    `run` runs the reference program of the same, which is needed where samples are not all, and for parts.
+    `run` runs the reference program of the same, which is needed where samples are not all, and for parts, after which
+    `samples` are taken, and kept in `folder`.
     Raises MeasureError when they do not fit, or the reference program is wrong.
     """
     dag = definition.dag
-    samples = {} if parts else samples_of(definition, folder)
     needed, free = bytes_needed(dag, samples), device.free_bytes()
     law = "its arrays and those of the reference program must fit into the memory of the device"
     require(needed <= free, MeasureError, "task", law, needed_bytes=needed, free_bytes=free)

@@ -189,7 +189,7 @@ class Workbench:
         self._make_room(DrawnTask, needed, min(KEPT_ON_DEVICE, self._bytes(DrawnTask) + device.free_bytes() // 2))
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             run = partial(run_plain, definition.dag, _backend(job), job["target"])
-            return drawn_task(job["task"], definition, folder, device, run, parts)
+            return drawn_task(job["task"], definition, samples, device, run, parts, folder)
 
     def _bytes(self, kind: type) -> int:
         """The memory that the data of all tasks of a kind take."""

@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 
 from te_lite import ComputeDAG, Tensor
 from te_lite.derive import redirect_reads, rfactor_ops
+from te_lite.dtype import FLOATS
 from te_lite.expr import Expr, IterVar, Reduce, Var
 from te_lite.tensor import ComputeOp
+
+from .rounding import rounding_errors
+from .rounding_expr import Errors
 
 LONG = 1 << 17
 """Terms of an element from which on its reduction is cut."""
@@ -36,14 +40,21 @@ class Parts:
 
 
 def in_parts(dag: ComputeDAG) -> Parts | None:
-    """The same with parts; None where no reduction is long."""
+    """The same with parts; None where no reduction is long.
+
+    Those that give integers beside values that rounding can change, as the place of the largest is, stay whole: which
+    part has it may be certain, and the place in the part not.
+    """
+    if not any(isinstance(op, ComputeOp) and is_long(op) for op in dag.ops):
+        return None
+    errors = Errors(rounding_errors(dag))
     new: dict[Tensor, Tensor] = {}  # what reads parts, or what follows from them, in place of what was there
     found: list[tuple[Tensor, int]] = []
     for op in dag.ops:
         made = op
         for old in [t for t in op.input_tensors() if t in new]:
             made = redirect_reads(made, old, new[old])
-        if isinstance(made, ComputeOp) and is_long(made):
+        if isinstance(op, ComputeOp) and isinstance(made, ComputeOp) and is_long(op) and _is_certain(op, errors):
             part, made = _halves(made)
             found += [(part.output(k), part.axis[-1].length) for k in range(part.num_outputs)]
         elif isinstance(made, ComputeOp) and made is not op:
@@ -63,6 +74,12 @@ def is_long(op: ComputeOp) -> bool:
     return whole and bool(extents) and math.prod(op.shape) <= FEW and math.prod(map(int, extents)) >= LONG
 
 
+def _is_certain(op: ComputeOp, errors: Errors) -> bool:
+    """Whether a reduction gives floats only, or is of what rounding cannot change."""
+    sources = op.reduction.sources if op.reduction is not None else ()
+    return all(body.dtype in FLOATS for body in op.body) or all(errors.of(s) is None for s in sources)
+
+
 def _halves(op: ComputeOp) -> tuple[ComputeOp, ComputeOp]:
     """The parts of a long reduction, and their reduction.
 
@@ -73,27 +90,18 @@ def _halves(op: ComputeOp) -> tuple[ComputeOp, ComputeOp]:
     whole = len(extents)  # from which axis on none is reduced in a part
     while math.prod(extents[:whole]) > TERMS and math.prod(extents[: whole - 1]) >= LEAST_TERMS:
         whole -= 1
-    left = math.prod(extents[:whole])
-    cut = min(extents[whole - 1], -(-left // TERMS)) if whole else 1
-    parts = cut * math.prod(extents[whole:])
-    of_part = Var("part")
-    loops: list[tuple[str, int, Var]] = []
-    values: dict[IterVar, Expr] = {}
-    condition: Expr | None = None
-    stride = parts
-    for k, v in enumerate(op.reduce_axis):
-        if k >= whole:
-            stride //= extents[k]
-            values[v] = of_part // stride % extents[k]
-            continue
-        last = k == whole - 1 and cut > 1
-        loop = Var(v.name)
-        loops.append((v.name, -(-extents[k] // cut) if last else extents[k], loop))
-        values[v] = loop
-        if last:
-            stride //= cut
-            values[v] = loop * cut + of_part // stride
-            condition = None if extents[k] % cut == 0 else values[v] < extents[k]
-    loops.append(("part", parts, of_part))
-    part, total = rfactor_ops(op, values, tuple(loops), len(loops) - 1, len(op.axis), condition)
+    cut = min(extents[whole - 1], -(-math.prod(extents[:whole]) // TERMS))
+    inner = math.prod(extents[whole:])
+    last, of_part = op.reduce_axis[whole - 1], Var("part")
+    kept = {v: Var(v.name) for v in op.reduce_axis[:whole]}
+    lengths = [*extents[: whole - 1], -(-extents[whole - 1] // cut)]
+    loops = [(v.name, n, loop) for (v, loop), n in zip(kept.items(), lengths, strict=True)]
+    values: dict[IterVar, Expr] = {**kept}
+    for k in range(whole, len(extents)):
+        values[op.reduce_axis[k]] = of_part // math.prod(extents[k + 1 :]) % extents[k]
+    if cut > 1:
+        values[last] = kept[last] * cut + of_part // inner
+    condition = values[last] < last.length if last.length % cut else None
+    loops.append(("part", cut * inner, of_part))
+    part, total = rfactor_ops(op, values, tuple(loops), whole, len(op.axis), condition)
     return part, replace(total, key=("of parts", op.key))

@@ -54,6 +54,7 @@ from .rounding_expr import (
     product,
     rounding,
     shown,
+    times,
     uncertain,
     unit,
     unless_nan,
@@ -234,7 +235,7 @@ class _Reduction:
         (count, mean, far), u = self.body.sources, unit(self.source.dtype)
         n = reduction_length(self.of.op)
         grown = Const(u * (min(float(n), SPREAD * math.sqrt(n)) + TOGETHER), REAL)
-        whole = self.of.op.output(0)[self.of.op.axis]
+        whole, middle, _ = [self.of.op.output(k)[self.of.op.axis] for k in range(3)]
         miscounted = self._carried(self.of.errors.of(count))
         if self.k == 0:
             own = where(Compare("<=", whole, Const(1 / u, REAL)), None, Binary("*", magnitude(whole), grown))
@@ -242,8 +243,8 @@ class _Reduction:
         weight = magnitude(count)
         moved = self.of.errors.of(mean)
         sizes, squares = [self.reduced(math_product([weight, *[_size(mean)] * k])) for k in (1, 2)]
-        off = plus(self._carried(None if moved is None else math_product([weight, moved])), Binary("*", sizes, grown))
-        off = Binary("/", shown(plus(off, self._times(miscounted, self.of.op.output(1)))), magnitude(whole))
+        off = plus(self._carried(times(weight, moved)), Binary("*", sizes, grown))
+        off = Binary("/", shown(plus(off, times(miscounted, _size(middle)))), magnitude(whole))
         if self.k == 1:
             return off
         apart = shown(plus(off, self._largest(moved)))
@@ -253,9 +254,6 @@ class _Reduction:
 
     def _carried(self, error: Expr | None) -> Expr | None:
         return None if error is None else self.reduced(error)
-
-    def _times(self, error: Expr | None, tensor: Tensor) -> Expr | None:
-        return None if error is None else Binary("*", error, _size(tensor[self.of.op.axis]))
 
     def _chooses(self) -> bool:
         """The reducer takes one of its operands, and computes nothing."""

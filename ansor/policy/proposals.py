@@ -93,6 +93,7 @@ class Proposals:
         """The same programs once more: what the copy proposes is still new to the original."""
         other = copy(self)
         other.seen, other._texts, other._untried = self.seen.copy(), set(self._texts), list(self._untried)
+        other._slow = copy(self._slow)
         return other
 
     def remember(self, state: State) -> Row | None:

@@ -14,8 +14,8 @@ import numpy as np
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
 from ..evolve.buckets import Row
-from ..space.choices import Group, Population
-from .scoring import Scorer
+from ..space.choices import Population
+from .scoring import Scorer, scores_of
 
 LONG = 0.02
 """Seconds: what takes no longer is measured as soon as it is doubted."""
@@ -35,18 +35,14 @@ class SlowPrograms:
         self._applies = task.target.is_gpu and task.compute_dag.flop_ct >= LARGE
         self._score = Scorer(task, AnalyticalModel())
         self._sample = sample
-        self._least = np.inf
+        self._best = -np.inf
 
     def holds(self, row: Row) -> bool:
         """Whether a program is one of them."""
         if not self._applies:
             return False
-        if self._least == np.inf:
-            self._least = min([self._seconds(group) for group in self._sample()], default=np.inf)
-        seconds = self._seconds(Group(row[0], row[1][None, :]))
-        self._least = min(self._least, seconds)
-        return seconds > max(LONG, TIMES * self._least)
-
-    def _seconds(self, group: Group) -> float:
-        """The least that is expected of the programs of a group that fit the machine; infinite when none does."""
-        return float(np.exp(-self._score(group)).min(initial=np.inf))
+        if self._best == -np.inf:
+            self._best = max([self._score(group).max(initial=-np.inf) for group in self._sample()], default=-np.inf)
+        score = float(scores_of(self._score, [row])[0])
+        self._best = max(self._best, score)
+        return bool(np.exp(-score) > max(LONG, TIMES * np.exp(-self._best)))

@@ -19,6 +19,7 @@ from ansor.measure.parts import in_parts
 from ansor.measure.samples import Definition, samples_of
 from relay_lite.op.moments import _te as moments
 from te_lite.reference import evaluate, random_inputs
+from te_lite.reference_demand import Demand
 from tests.codegen_cuda.emulated_device import REFERENCE_FAULT
 from tests.codegen_cuda.test_large_tasks import SEED, Bench, bench, loss, small_limits
 from tests.workloads import argmax, softmax
@@ -132,3 +133,31 @@ def test_short_reductions_and_those_to_many_elements_stay_as_they_are(monkeypatc
     assert in_parts(te.ComputeDAG(softmax(4, 700))) is None
     dag = te.ComputeDAG(softmax(4, 200))
     assert set(samples_of(Definition(dag, SEED, "strict"), Path("nowhere"), len(dag.tensors))) == set()
+
+
+def test_places_that_rounding_may_move_stay_whole() -> None:
+    """Of two elements of a part that are nearly the largest, either may be."""
+    for factor, cut in ((1.0, True), (1.7, False)):
+        x, k = te.placeholder((5, 509), name="x"), te.reduce_axis((0, 509), "k")
+        y = te.compute((5, 509), lambda i, j, x=x, f=factor: x[i, j] if f == 1.0 else x[i, j] * f, name="y")
+        places = te.compute((5,), lambda i, y=y, k=k: te.argmax((k.astype("int32"), y[i, k]), axis=k), name="best")
+        assert (in_parts(te.ComputeDAG([x, *places])) is not None) == cut
+
+
+def test_every_output_of_a_part_is_asked_for_within_the_budget(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    before = Definition.accepted_at
+
+    def counted(self: Definition, k: int, places: Any) -> Any:
+        asked.append(len(places))
+        return before(self, k, places)
+
+    monkeypatch.setattr(Definition, "accepted_at", counted)
+    monkeypatch.setattr(samples, "AT_MOST", 64)
+    bench(spread(3, 1021)).prepare()
+    assert len(asked) == 6 and max(asked[:3]) <= 4
+
+
+def test_an_operation_is_known_when_all_its_outputs_are() -> None:
+    _, count, mean, squares = spread(3, 1021)
+    assert Demand([mean], {count}).needed and not Demand([mean], {count, mean, squares}).needed

@@ -66,5 +66,7 @@ def test_any_order_is_right_and_an_element_left_out_is_wrong(n: int, offset: flo
 
 
 def test_nothing_is_open() -> None:
-    for right in accepted(np.random.default_rng(0).uniform(-1, 1, (2, 3000)).astype("float32")):
+    found = accepted(np.random.default_rng(0).uniform(-1, 1, (2, 3000)).astype("float32"))
+    assert len(found) == 3
+    for right in found:
         assert np.isfinite(right.low).all() and np.isfinite(right.high).all() and right.nan is None
