@@ -11,6 +11,7 @@ import pytest
 from exercises.core.chapters import CHAPTERS as TITLES
 from exercises.core.exercise import catalogue
 from tests.documents import ROOT, blocks
+from tests.nonempty import nonempty
 from tests.notebooks import CHAPTERS, notebook, write
 
 EACH = pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
@@ -51,7 +52,7 @@ def test_a_chapter_ends_with_its_exercises(chapter: Path) -> None:
 
 
 def test_the_notebooks_hold_the_chapters(tmp_path: Path) -> None:
-    for chapter, path in zip(CHAPTERS, write(tmp_path / "notebooks"), strict=True):
+    for chapter, path in nonempty(zip(CHAPTERS, write(tmp_path / "notebooks"), strict=True)):
         book = json.loads(path.read_text())
         cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
         assert [cell["source"] for cell in cells] == [b.whole.rstrip("\n") for b in blocks(chapter.read_text())]
@@ -60,9 +61,9 @@ def test_the_notebooks_hold_the_chapters(tmp_path: Path) -> None:
 
 def test_links_of_a_notebook_lead_on() -> None:
     folder = ROOT / "notebooks"
-    for chapter in CHAPTERS:
+    for chapter in nonempty(CHAPTERS):
         cells = notebook(chapter, folder)["cells"]
         text = "".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
-        for target in re.findall(r"\]\(([^)#\s]+)", text):
+        for target in nonempty(re.findall(r"\]\(([^)#\s]+)", text)):
             others = [f"{other.stem}.ipynb" for other in CHAPTERS]
             assert "://" in target or target in others or (folder / target).resolve().exists(), target

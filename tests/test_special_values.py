@@ -33,6 +33,7 @@ from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Store, seq
 from te_lite.tensor import Tensor
 from tests.drawn_arithmetic import DTYPES, Draw, equal_where_defined, folded, lanes, loads, meaning
 from tests.drawn_arithmetic import special_values as special
+from tests.nonempty import nonempty
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs gcc and g++")
 
@@ -267,7 +268,7 @@ def test_layers_of_networks(name: str) -> None:
             run(made, args)
             found[who] = args[1:]
     for who, values in found.items():
-        for layer, got, want in zip(group, values, wants, strict=True):
+        for layer, got, want in nonempty(zip(group, values, wants, strict=True)):
             assert_same(got, want, f"{layer}: {who}")
 
 
@@ -278,7 +279,7 @@ def test_a_compiled_network_answers_as_numpy_does() -> None:
     lib = relay.build(relay.IRModule({"main": function}), "c")
     module = relay.graph_executor.GraphModule(lib["default"](ansor.device("c")))
     module.run(x=ROWS.astype("f4"))
-    for k, (layer, want) in enumerate(zip(group, wants, strict=True)):
+    for k, (layer, want) in nonempty(enumerate(zip(group, wants, strict=True))):
         assert_same(module.get_output(k).numpy(), want, layer)
 
 
@@ -396,6 +397,6 @@ def test_drawn_expressions_on_every_backend(seed: int) -> None:
     for who, (body, run) in runs.items():
         args = [*[values[b.dtype].copy() for b in buffers], *[np.zeros(count, b.dtype) for b in outs]]
         run(LoweredFunc("drawn", (*buffers, *outs), body), args)
-        for e, got in zip(wanted, args[len(buffers) :], strict=True):
+        for e, got in nonempty(zip(wanted, args[len(buffers) :], strict=True)):
             want, ok = meaning(e, env)
             assert equal_where_defined(got, want, ok), f"{who}: {e!r}\n{got[ok]}\n{want[ok]}"

@@ -37,6 +37,7 @@ from tests.codegen_cuda.test_operands_ahead import product
 from tests.conformance.cost_model import CostModelSuite, measured
 from tests.conv_layer import as_lanes, as_single, conv2d_layer, cuda_steps, random_factors, tutorial_layer
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.workloads import matmul
 
 __all__ = ["measured"]
@@ -65,7 +66,7 @@ def sampled(dag: te.ComputeDAG, target: str, n: int, seed: int) -> list[State]:
 def test_lanes_are_their_single_programs(case: str, target: str) -> None:
     rng = np.random.default_rng(7)
     hardware, machine = HARDWARE[target], MACHINES[target]
-    for sketch in generate_sketches(dag_of(case), ansor.Target(target), hardware)[:3]:
+    for sketch in nonempty(generate_sketches(dag_of(case), ansor.Target(target), hardware)[:3]):
         variant = random_variant(random_space(sketch, rng, target, hardware), rng)
         rows = any_rows(variant.space, 5, rng, sample_rows(variant, 5, rng, target, hardware))
         many = seconds(programs(variant, rows, target, hardware), machine)
@@ -117,12 +118,12 @@ def test_nothing_beats_the_roofline(build: Any, target: str) -> None:
 def test_more_of_a_gpu_is_not_slower(name: str) -> None:
     small = GPUS["A100"]
     large = replace(small, **{name: 2 * getattr(small, name)})
-    for state in sampled(tutorial_layer(), "cuda", some(30, 10), 5):
+    for state in nonempty(sampled(tutorial_layer(), "cuda", some(30, 10), 5)):
         assert one(state, large) <= one(state, small) * (1 + 1e-9)
 
 
 def test_more_cores_are_not_slower() -> None:
-    for state in sampled(tutorial_layer(), "c", some(30, 10), 5):
+    for state in nonempty(sampled(tutorial_layer(), "c", some(30, 10), 5)):
         times = [one(state, replace(SERVER, cores=n)) for n in (1, 2, 8)]
         assert times == sorted(times, reverse=True)
 

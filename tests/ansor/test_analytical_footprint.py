@@ -18,6 +18,7 @@ from te_lite.replay import replay
 from te_lite.state import FuseRel, State
 from te_lite.step import Annotate, Fuse, Reorder, Split
 from tests.conv_layer import conv2d_layer
+from tests.nonempty import nonempty
 
 
 def tiled(h: int, pad: int, outer: int, inner: int) -> State:
@@ -88,12 +89,11 @@ def test_elements_and_strides_by_enumeration(shape: tuple[int, int, int, int]) -
 
 def test_one_step_of_a_loop() -> None:
     nest = conv_nest(tiled(8, 1, 2, 3))
-    for loop in nest.loops:
-        if loop.extent > 1:
-            for access in nest.accesses:
-                here, there = [place(access, axis_values(nest, {loop.uid: v}) or ()) for v in (0, 1)]
-                strides = np.cumprod([1, *access.shape[:0:-1]])[::-1]
-                assert nest.footprint.stride(access, loop.key) == abs(int(np.dot(np.subtract(there, here), strides)))
+    for loop in nonempty(loop for loop in nest.loops if loop.extent > 1):
+        for access in nonempty(nest.accesses):
+            here, there = [place(access, axis_values(nest, {loop.uid: v}) or ()) for v in (0, 1)]
+            strides = np.cumprod([1, *access.shape[:0:-1]])[::-1]
+            assert nest.footprint.stride(access, loop.key) == abs(int(np.dot(np.subtract(there, here), strides)))
 
 
 def test_unrolled_loops() -> None:

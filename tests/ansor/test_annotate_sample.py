@@ -34,6 +34,7 @@ from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 SAMPLES = some(80, 24)
@@ -76,13 +77,13 @@ def depth_of_parallel(state: State, k: int, around: int = 0) -> int:
 @pytest.mark.parametrize("name", ["matmul", "conv2d_bn_relu", "softmax_abcd", "winograd", "layer_norm", "strided_conv"])
 @pytest.mark.one_in(6)
 def test_cpu_samples_are_valid(name: str, seed: int) -> None:
-    for state in programs(dag_of(name), "c", SAMPLES, seed):
+    for state in nonempty(programs(dag_of(name), "c", SAMPLES, seed)):
         assert round_trips(state)
         bounded = infer_bounds(state).state
-        for k, stage in enumerate(bounded.stages):
+        for k, stage in nonempty(enumerate(bounded.stages)):
             if stage.is_placeholder or stage.where == INLINED:
                 continue
-            assert all(isinstance(it.extent, int) for it in stage.iters)
+            assert all(isinstance(it.extent, int) for it in nonempty(stage.iters))
             assert extent_of(stage, "vectorize") <= 64
             if stage.where == ROOT:
                 assert depth_of_parallel(bounded, k) <= 1
@@ -152,11 +153,11 @@ GPU_CASES = ["matmul", "small_matmul", "conv2d_bn_relu", "strided_conv", "softma
 @pytest.mark.one_in(6)
 def test_gpu_samples_keep_to_the_limits(name: str, seed: int) -> None:
     hardware = HARDWARE["cuda"]
-    for state in programs(dag_of(name), "cuda", SAMPLES, seed):
+    for state in nonempty(programs(dag_of(name), "cuda", SAMPLES, seed)):
         assert round_trips(state)
         bounds = infer_bounds(state)
         assert all(n <= hardware.max_shared_memory_per_block for n in shared_bytes(bounds).values())
-        for k, stage in enumerate(bounds.state.stages):
+        for k, stage in nonempty(enumerate(bounds.state.stages)):
             if not stage.is_placeholder and stage.where == ROOT:
                 check_kernel(bounds.state, k, hardware)
             if stage.op.name.endswith(".shared"):
@@ -211,7 +212,7 @@ def compiled(func: te.LoweredFunc, args: object) -> None:
 def test_samples_compute_the_workload(name: str, target: str) -> None:
     dag = SMALL[name]
     oracle = Oracle(dag, np.random.default_rng(7))
-    for state in programs(dag, target, 4 if target == "c" else 8, seed=3):
+    for state in nonempty(programs(dag, target, 4 if target == "c" else 8, seed=3)):
         program = te.lower(state)
         found = oracle.mismatch(program, compiled if target == "c" else run)  # type: ignore[arg-type]
         assert found is None, f"{found} in {[to_json(step) for step in state.steps]}"
@@ -250,7 +251,7 @@ def test_programs_do_not_depend_on_the_hash_seed() -> None:
 def test_every_case_can_be_sampled() -> None:
     for name in CASES:
         for target in ("c", "cuda"):
-            for state in programs(dag_of(name), target, some(3, 1)):
+            for state in nonempty(programs(dag_of(name), target, some(3, 1))):
                 assert state.concrete and infer_bounds(state).state.steps == state.steps
 
 
@@ -260,7 +261,7 @@ def test_sketches_are_the_beginning_of_tvm_records(target: str, log: str) -> Non
     dag = ComputeDAG(sketch_cases.matmul(1024, 1024, 1024))
     sketches = generate_sketches(dag, target, HARDWARE[target])
     lines = (Path(__file__).parents[1] / "golden" / f"tvm_log_matmul1024_{log}.json").read_text().splitlines()
-    for line in lines:
+    for line in nonempty(lines):
         steps = tuple(from_json(step) for step in json.loads(line)["i"][1][1])
         begins = []
         for sketch in sketches:

@@ -20,6 +20,7 @@ from ansor.space.variants import home
 from te_lite.bounds import infer_bounds
 from te_lite.errors import ScheduleError
 from tests.ansor.sketch_cases import HARDWARE, dag_of
+from tests.nonempty import nonempty
 
 
 def brute_force(extent: int, parts: int, innermost: int) -> list[tuple[int, ...]]:
@@ -85,11 +86,11 @@ def test_shared_estimate_is_exact_for_affine_reads(name: str) -> None:
     dag = dag_of(name)
     hardware = HARDWARE["cuda"]
     rng = np.random.default_rng(0)
-    for sketch in generate_sketches(dag, "cuda", hardware):
+    for sketch in nonempty(generate_sketches(dag, "cuda", hardware)):
         variant = home(space_of(sketch, "cuda", hardware))
         rows = sample_rows(variant, 20, rng, "cuda", hardware)
         assert len(rows) == 20
-        for row in rows:
+        for row in nonempty(rows):
             lengths = {t.step: row[t.columns].tolist() for t in variant.space.tiles}
             bound = concrete(variant, row, "cuda", hardware)
             exact = max(shared_bytes(infer_bounds(bound)).values(), default=0)

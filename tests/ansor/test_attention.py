@@ -201,6 +201,7 @@ def test_every_kernel_computes_attention_and_compiles(name: str) -> None:
     """All numbers of a sketch are in it, so each is one program."""
     case = EVERY[name]
     sources = [emulated(case, state) for state in sketches(case.tensors())]
+    assert sources
     for arch in ("sm_80", "sm_90") if HAVE_COMPILER else ():
         refused = [str(x) for x in compile_many(sources, arch, workers=2) if isinstance(x, CompileError)]
         assert refused == []

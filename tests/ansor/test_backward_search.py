@@ -30,6 +30,7 @@ from te_lite.state import State
 from te_lite.step_json import to_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.backward_reads import Access, Axis, Case, Chain, Link, Op, case_of, random_case
+from tests.nonempty import nonempty
 
 PER_KIND = int(os.environ.get("ANSOR_FUZZ", "6"))
 SEED = int(os.environ.get("ANSOR_FUZZ_SEED", "20261122"))
@@ -92,12 +93,12 @@ def test_programs_of_the_search(target: str) -> None:
     native = compiled if target == "c" else emulated
     for number, (case, count) in enumerate(cases()):
         rng = np.random.default_rng([SEED, number])
-        for turn, (lanes, found) in enumerate(states(case, target, rng, count)):
+        for turn, (lanes, found) in nonempty(enumerate(states(case, target, rng, count))):
             assert_lanes_are_states(lanes, dict(enumerate(found)), target)
             many = seconds(lanes, MACHINES[target])
             single = [float(seconds(Programs(infer_bounds(s)), MACHINES[target])[0]) for s in found]
             np.testing.assert_array_equal(many, single)
-            for n, state in enumerate(found):
+            for n, state in nonempty(enumerate(found)):
                 where = f"{case.chain}, steps {[to_json(s) for s in state.steps]}"
                 assert case.mismatch(te.lower(state), run) is None, where
                 if n == turn == 0 and number < 2 and shutil.which("g++"):

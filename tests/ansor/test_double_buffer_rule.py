@@ -35,6 +35,7 @@ from te_lite.step import DoubleBuffer
 from te_lite.tensor import Tensor
 from tests.ansor.sketch_cases import HARDWARE
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw, depthwise, matmul, softmax
 
@@ -78,7 +79,7 @@ def test_where_no_tiles_are_fetched_there_is_no_sketch() -> None:
 def test_programs_compute_the_workload(name: str) -> None:
     ctx = context(WORKLOADS[name]())
     oracle = Oracle(ctx.dag, np.random.default_rng(0))
-    for sketch in double_buffer_sketches(ctx):
+    for sketch in nonempty(double_buffer_sketches(ctx)):
         both = padded(sketch) or sketch
         for i, start in enumerate((sketch, both, sketch, both)):
             state = drawn_program(start, "cuda", GPU, np.random.default_rng(i))
@@ -91,7 +92,7 @@ def test_lanes_are_the_programs_and_count_what_is_emitted(name: str) -> None:
     ctx = context(WORKLOADS[name]())
     ordinary = generate_sketches(ctx.dag, "cuda", GPU)
     column = [c.name for c in SCHEMA].index("shared_bytes")
-    for sketch in double_buffer_sketches(ctx):
+    for sketch in nonempty(double_buffer_sketches(ctx)):
         rng = np.random.default_rng(3)
         variant = random_variant(random_space(sketch, rng, "cuda", GPU), rng)
         rows = sample_rows(variant, 12, rng, "cuda", GPU)
@@ -100,7 +101,7 @@ def test_lanes_are_the_programs_and_count_what_is_emitted(name: str) -> None:
         features = extract(made, GPU)
         assert fits(made, GPU).all()
         twice = set()
-        for i, row in enumerate(rows):
+        for i, row in nonempty(enumerate(rows)):
             state = concrete(variant, row, "cuda", GPU)
             ((_, counted),) = shared_bytes(infer_bounds(state)).items()
             ((_, once),) = shared_bytes(infer_bounds(plain(state))).items()
@@ -140,7 +141,7 @@ def test_records_carry_our_version() -> None:
 
 
 def test_a_sketch_without_tiles_at_reductions_stays() -> None:
-    for sketch in generate_sketches(te.ComputeDAG(depthwise(1, 9, 12)), "cuda", GPU):
+    for sketch in nonempty(generate_sketches(te.ComputeDAG(depthwise(1, 9, 12)), "cuda", GPU)):
         ahead = double_buffered(sketch)
         shared = [s for s in sketch.stages if s.op.name.endswith(".shared")]
         assert (ahead is None) == (not shared)

@@ -32,6 +32,7 @@ from tests.ansor.evolution_cases import (
 )
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.conv_layer import tutorial_layer
+from tests.nonempty import nonempty
 
 SMALL = EvolveOptions(size=256, out=64, parents=32)
 
@@ -153,7 +154,7 @@ def test_parents_come_from_all_generations() -> None:
     options = EvolveOptions(size=40, iterations=2, parents=10, crossover_prob=0.0)
     evolve((start,), score, rng, GPU_MUTATIONS, options)
     best = start.rows[np.argsort(-good(start))[:10]]
-    for group in score.groups[1:]:
+    for group in nonempty(score.groups[1:]):
         distance = (group.rows[:, None, :] != best[None, :, :]).sum(axis=2).min(axis=1)
         assert len(group) > 30 and (distance <= 2).all()
 

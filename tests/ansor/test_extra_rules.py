@@ -43,6 +43,7 @@ from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.conv_layer import conv2d_layer, tutorial_layer
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 AHEAD = ("double_buffer", *[name for name in EXTRA_RULES if name.endswith("_ahead")])
@@ -157,7 +158,7 @@ def test_partial_results_are_tiled_by_the_ordinary_rules(name: str, target: str)
 
 def test_the_sum_of_the_parts_is_computed_where_it_is_used() -> None:
     for name, kernels in (("conv", 2), ("dense", 2), ("matmul", 2), ("softmax_of_matmul", 5)):
-        for sketch in rule_sketches(DAGS[name], "cuda", "split_reduction")[:1]:
+        for sketch in nonempty(rule_sketches(DAGS[name], "cuda", "split_reduction")[:1]):
             roots = [s.op.name for s in sketch.stages if s.where == ROOT and not s.is_placeholder]
             assert len(roots) == kernels, roots
 
@@ -176,7 +177,7 @@ def test_injective_grains() -> None:
 
 
 def test_a_mean_becomes_one_kernel() -> None:
-    for sketch in rule_sketches(DAGS["mean"], "cuda", "injective"):
+    for sketch in nonempty(rule_sketches(DAGS["mean"], "cuda", "injective")):
         assert sum(s.where == ROOT and not s.is_placeholder for s in sketch.stages) == 1
 
 
@@ -283,8 +284,8 @@ def own_tags(rule: str, target: str) -> set[str]:
 @pytest.mark.parametrize(("name", "target", "rule"), first_of_each(CASES))
 def test_programs_compute_the_workload(name: str, target: str, rule: str) -> None:
     oracle = Oracle(DAGS[name], np.random.default_rng(3))
-    for sketch in rule_sketches(DAGS[name], target, rule):
-        for state in programs(sketch, target, some(3, 1)):
+    for sketch in nonempty(rule_sketches(DAGS[name], target, rule)):
+        for state in nonempty(programs(sketch, target, some(3, 1))):
             steps = json.loads(json.dumps([to_json(step) for step in state.steps]))
             ordered = {"STO"} if any(s.storage_order for s in sketch.stages) else set()
             ordered |= {"RIX"} if any(isinstance(step, Reindex) for step in sketch.steps) else set()
@@ -305,7 +306,7 @@ def test_emulated_kernels_compute_the_workload(name: str, rule: str) -> None:
 @pytest.mark.parametrize(("name", "rule"), first_of_each(named("c")))
 def test_compiled_programs_compute_the_workload(name: str, rule: str) -> None:
     oracle = Oracle(DAGS[name], np.random.default_rng(5))
-    for sketch in rule_sketches(DAGS[name], "c", rule)[: some(2, 1)]:
+    for sketch in nonempty(rule_sketches(DAGS[name], "c", rule)[: some(2, 1)]):
         (state,) = programs(sketch, "c", 1)
         assert oracle.mismatch(te.lower(state), compiled) is None, [to_json(step) for step in state.steps]
 
@@ -334,8 +335,8 @@ def test_padded_rows_start_in_different_banks() -> None:
 
 
 def test_shared_bytes_count_the_padding() -> None:
-    for sketch in rule_sketches(DAGS["matmul"], "cuda", "padded_shared"):
-        for state in programs(sketch, "cuda", 20):
+    for sketch in nonempty(rule_sketches(DAGS["matmul"], "cuda", "padded_shared")):
+        for state in nonempty(programs(sketch, "cuda", 20)):
             buffers = shared_buffers(te.lower(state))
             allocated = sum(4 * b.size for b in buffers)
             gaps = sum(4 * (b.strides[-2] - b.shape[-1]) for b in buffers if b.strides)
@@ -360,7 +361,7 @@ def test_rows_of_the_population_engine(name: str, target: str, rule: str) -> Non
     oracle = Oracle(DAGS[name], np.random.default_rng(6))
     rng = np.random.default_rng(7)
     sketches = rule_sketches(DAGS[name], target, rule)
-    for sketch in sketches[: some(3, 1)]:
+    for sketch in nonempty(sketches[: some(3, 1)]):
         variant = random_variant(space_of(sketch, target, HARDWARE[target]), rng)
         rows = sample_rows(variant, 2, rng, target, HARDWARE[target])
         assert len(rows) == 2
@@ -372,7 +373,7 @@ def test_rows_of_the_population_engine(name: str, target: str, rule: str) -> Non
 
 def test_ordinary_splits_of_a_factored_stage_stay_countable() -> None:
     """The splits of an undecided rfactor belong to no later stage."""
-    for sketch in rule_sketches(ComputeDAG(sketch_cases.matmul(8, 8, 1024)), "cuda", "split_reduction"):
+    for sketch in nonempty(rule_sketches(ComputeDAG(sketch_cases.matmul(8, 8, 1024)), "cuda", "split_reduction")):
         (position,) = [n for n, step in enumerate(sketch.steps) if isinstance(step, RFactor)]
         owners = [k for k in range(len(sketch.stages)) if position - 1 in split_steps(sketch, k)]
         assert owners == [] and math.prod(sketch.stages[-1].op.shape) == 64

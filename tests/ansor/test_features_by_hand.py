@@ -21,6 +21,7 @@ from te_lite.simplify import Simplifier
 from te_lite.state import Stage, State
 from te_lite.step import Annotate, CacheRead, CacheWrite, ComputeAt, Fuse, Reorder, Split, Step
 from tests.ansor.feature_values import Row, rows_of
+from tests.nonempty import nonempty
 from tests.workloads import matmul, matmul_relu
 
 NAMES = ("unique_bytes", "stride", "reuse_ct", "reuse_dis_iter", "reuse_dis_bytes", "lines", "unique_lines")
@@ -219,7 +220,7 @@ def test_values_that_loops_around_run_through(steps: list[Step], rows: int, back
     cover = Cover(nest, Lanes(bounds, 1))
     loops = [(loop.stage, loop.uid) for loop in nest.loops[: nest.around]]
     extents = [int(bounds.state.stages[s].vars[u].extent or 0) for s, u in loops]
-    for axis, region in enumerate(bounds.regions[1]):
+    for axis, region in nonempty(enumerate(bounds.regions[1])):
         for level in range(nest.around + 1):
             seen = set()
             for point in np.ndindex(*[e if j >= level else 1 for j, e in enumerate(extents)]):
@@ -284,5 +285,5 @@ def test_registers_of_a_tile() -> None:
 
 
 def test_kernels_have_no_register_columns() -> None:
-    for row in rows_of(kernel(8, 8, 8, 4, 4, 4), "cuda").values():
+    for row in nonempty(rows_of(kernel(8, 8, 8, 4, 4, 4), "cuda").values()):
         assert row["sums_held"] == row["tile_vectors"] == row["vector_lanes"] == 0

@@ -25,6 +25,7 @@ from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, bodies, 
 from te_lite.visit import walk
 from tests.ansor.feature_values import HARDWARE, rows_of
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.te_lite.test_loop_scope import kernel
 from tests.workloads import WORKLOADS, matmul
 
@@ -118,20 +119,20 @@ def check(state: State, target: str, patch: pytest.MonkeyPatch) -> None:
     func, found = measure(state, patch)
     rows = rows_of(state, target)
     names = {k: op.output().name for k, op in enumerate(state.ops)}
-    for k, row in rows.items():
+    for k, row in nonempty(rows.items()):
         own = found.stores[names[k]]
         assert row["points"] == pytest.approx(own.times), names[k]
         assert row["B0.unique_bytes"] == pytest.approx(4 * len(own.elements)), names[k]
         fused = row["float_mad"] + sum(row[f"float_{kind}"] for kind in ("mad", "addsub", "mul", "divmod", "cmp"))
         assert fused == pytest.approx(found.flops[names[k]]), names[k]
         largest = sorted(state.access.read_from[k], key=lambda p: -int(np.prod(state.ops[p].shape)))
-        for b, producer in enumerate(largest, 1):
+        for b, producer in nonempty(enumerate(largest, 1)):
             loads = found.loads[names[k], names[producer]]
             assert row[f"B{b}.bytes"] == pytest.approx(4 * loads.times), (names[k], names[producer])
             assert row[f"B{b}.unique_bytes"] == pytest.approx(4 * len(loads.elements)), (names[k], names[producer])
     roots = [row for k, row in rows.items() if state.stages[k].where == "root"]
     if target == "c":
-        for k, row in rows.items():
+        for k, row in nonempty(rows.items()):
             loops = loops_around(func.body, names[k])
             assert loops is not None
             assert row["outer_prod"] == pytest.approx(math.prod([s.extent for s in loops]))
@@ -182,16 +183,16 @@ def test_lengths_that_do_not_divide(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_elements_of_convolutions(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strides leave holes, padding cuts regions; the elements are still counted right."""
     rng = np.random.default_rng(2)
-    for sketch in generate_sketches(te.ComputeDAG(WORKLOADS[name]()), target, HARDWARE[target]):
+    for sketch in nonempty(generate_sketches(te.ComputeDAG(WORKLOADS[name]()), target, HARDWARE[target])):
         state = drawn_program(sketch, target, HARDWARE[target], rng)
         assert state is not None
         _, found = measure(state, monkeypatch)
         names = {k: op.output().name for k, op in enumerate(state.ops)}
-        for k, row in rows_of(state, target).items():
+        for k, row in nonempty(rows_of(state, target).items()):
             own = found.stores[names[k]]
             assert row["points"] == pytest.approx(own.times)
             assert row["B0.unique_bytes"] == pytest.approx(4 * len(own.elements))
-            for producer in state.access.read_from[k]:
+            for producer in nonempty(state.access.read_from[k]):
                 loads = found.loads.get((names[k], names[producer]))
                 seen = [row[f"B{b}.unique_bytes"] for b in range(1, 5)]
                 assert loads is None or pytest.approx(4 * len(loads.elements)) in seen, (names[k], names[producer])

@@ -20,6 +20,7 @@ from te_lite.nest import nests_of
 from te_lite.register_tile import VectorUnit
 from te_lite.replay import replay
 from te_lite.step import Annotate, Fuse, Reorder, Split
+from tests.nonempty import nonempty
 from tests.workloads import conv2d_nchw, matmul, matmul_relu
 
 from .feature_values import HARDWARE
@@ -47,14 +48,14 @@ def held_by_stage(found: Programs, unit: VectorUnit) -> dict[int, HeldSums]:
 @pytest.mark.parametrize("build", [lambda: matmul_relu(34, 60, 17), lambda: conv2d_nchw(1, 13, 8, 12, 3, 2, 1)])
 def test_lanes_are_states(build: Any) -> None:
     rng = np.random.default_rng(0)
-    for sketch in generate_sketches(te.ComputeDAG(build()), "c", HARDWARE["c"]):
+    for sketch in nonempty(generate_sketches(te.ComputeDAG(build()), "c", HARDWARE["c"])):
         variant = random_variant(random_space(sketch, rng, "c", HARDWARE["c"]), rng)
         rows = sample_rows(variant, 12, rng, "c", HARDWARE["c"])
         for unit in (VectorUnit.of(64), VectorUnit.of(32)):
             many = held_by_stage(programs(variant, rows, "c", HARDWARE["c"]), unit)
-            for lane, row in enumerate(rows):
+            for lane, row in nonempty(enumerate(rows)):
                 state = concrete(variant, row, "c", HARDWARE["c"])
-                for k, one in held_by_stage(Programs(infer_bounds(state)), unit).items():
+                for k, one in nonempty(held_by_stage(Programs(infer_bounds(state)), unit).items()):
                     for name in FIGURES:
                         values = np.broadcast_to(getattr(many[k], name), (len(rows),))
                         assert values[lane] == getattr(one, name), (name, lane, k)

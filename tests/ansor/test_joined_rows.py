@@ -17,6 +17,7 @@ from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import matmul
 from tests.ansor.test_extra_rules import check_decided, programs
 from tests.conv_layer import conv2d_layer
+from tests.nonempty import nonempty
 
 AVX2 = HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)
 
@@ -70,7 +71,7 @@ def test_no_tile_lies_behind_the_last_pixel(size: int) -> None:
     dag = ComputeDAG(conv2d_layer(2, 2 * size - 1, 2 * size - 1, 16, 12, 3, 2, 1))
     for cores in (2, 4, 7):
         hardware = HardwareParams(cores, 64 if size == 5 else 32, 64, 0, 0, 0, 0, 0)
-        for sketch in extra_sketches(dag, "c", hardware, rules=["joined_rows"]):
+        for sketch in nonempty(extra_sketches(dag, "c", hardware, rules=["joined_rows"])):
             whole = 2 * size**2
             pixels = whole if any(isinstance(x, Split) and x.extent == whole for x in sketch.steps) else size**2
             (tiles, rows) = next(x.lengths for x in sketch.steps if isinstance(x, Split) and x.extent == pixels)

@@ -11,6 +11,7 @@ import pytest
 import ansor
 from ansor.records.journal import append_lines, replace_file, scan_lines
 from ansor.records.lines import dump_record_to_string
+from tests.nonempty import nonempty
 
 
 def lines_of(path):
@@ -22,7 +23,7 @@ def test_a_torn_tail_is_harmless_at_every_byte(tmp_path, record):
     whole = "".join(line + "\n" for line in lines).encode()
     last = len(whole) - len(lines[-1]) - 1
     later = dump_record_to_string(*record(9e-3))
-    for cut in range(last, len(whole)):
+    for cut in nonempty(range(last, len(whole))):
         path = tmp_path / f"log{cut}"
         path.write_bytes(whole[:cut])
         kept = 3 if cut >= len(whole) - 1 else 2

@@ -24,6 +24,7 @@ from te_lite.step import JoinReductions
 from te_lite.step_json import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
 from tests.ansor.test_row_rule import differs, emulated, inputs_of, program_of, special
+from tests.nonempty import nonempty
 from tests.row_programs import ROW_CASES, RowCase, softmax
 
 SIZES = ((1, 97), (3, 64), (2, 500), (5, 257), (4, 33))
@@ -72,9 +73,9 @@ def test_a_maximum_and_its_sum_are_one_pass() -> None:
 
 
 def test_parts_fill_the_machine_and_their_loads_come_first() -> None:
-    for sketch in sketches_of("softmax", 128, 50257):
+    for sketch in nonempty(sketches_of("softmax", 128, 50257)):
         program = emit(te.lower(sketch))
-        assert all(128 <= kernel.grid[0] <= 4096 for kernel in program.kernels)
+        assert all(128 <= kernel.grid[0] <= 4096 for kernel in nonempty(program.kernels))
         body = program.source.split('extern "C"')[1]
         reads, folds = body.split("= max_f32(", 1)
         assert " A[" in reads and " A[" not in folds
@@ -87,18 +88,16 @@ def test_parts_fill_the_machine_and_their_loads_come_first() -> None:
 @pytest.mark.one_in(2)
 def test_programs_compute_the_rows(name: str) -> None:
     case, rng = ROW_CASES[name], np.random.default_rng([19, len(name)])
-    for m, n in SIZES:
-        for k in rng.permutation(len(CUTS))[:2]:
-            state = in_kernels(case, m, n, CUTS[k])
-            if state is not None:
-                assert not differs(state, case, inputs_of(state, rng), run), (m, n, CUTS[k])
+    cases = ((m, n, CUTS[k]) for m, n in SIZES for k in rng.permutation(len(CUTS))[:2])
+    for *where, state in nonempty((*c, s) for c in cases if (s := in_kernels(case, *c)) is not None):
+        assert not differs(state, case, inputs_of(state, rng), run), where
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm"])
 def test_special_values_are_kept(name: str) -> None:
     """Parts without anything finite, rows without, NaN, infinities: as the definition has them."""
     case, rng = ROW_CASES[name], np.random.default_rng(20)
-    for cut in CUTS[1::3]:
+    for cut in nonempty(CUTS[1::3]):
         for m, n in ((6, 96), (5, 260)):
             state = in_kernels(case, m, n, cut)
             assert state is not None
@@ -110,7 +109,7 @@ def test_special_values_are_kept(name: str) -> None:
 def test_sketches_compute_the_rows_and_come_back_from_records(name: str, m: int, n: int) -> None:
     case, rng = ROW_CASES[name], np.random.default_rng(21)
     sketches = sketches_of(name, m, n)
-    for k in rng.permutation(len(sketches))[:2]:
+    for k in nonempty(rng.permutation(len(sketches))[:2]):
         state = program_of(sketches[k])
         assert space_of(sketches[k], "cuda", HARDWARE["cuda"]).width == 0, "all is decided"
         assert not differs(state, case, inputs_of(state, rng), run)
@@ -136,8 +135,6 @@ def test_kernels_compute_the_rows(name: str, cut: Cut) -> None:
 @pytest.mark.parametrize("name", ROW_CASES)
 def test_all_kernels_compute_the_rows(name: str) -> None:
     case, rng = ROW_CASES[name], np.random.default_rng(23)
-    for m, n in SIZES:
-        for cut in CUTS:
-            state = in_kernels(case, m, n, cut)
-            if state is not None:
-                assert not differs(state, case, inputs_of(state, rng), emulated), (m, n, cut)
+    cases = ((m, n, cut) for m, n in SIZES for cut in CUTS)
+    for *where, state in nonempty((*c, s) for c in cases if (s := in_kernels(case, *c)) is not None):
+        assert not differs(state, case, inputs_of(state, rng), emulated), where

@@ -18,6 +18,7 @@ from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.ansor.test_extra_rules import check_decided, compiled, rule_sketches
 from tests.conv_layer import conv2d_layer
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 
@@ -74,7 +75,7 @@ def test_vectors_of_a_panel_stay_in_registers() -> None:
     """Beside the sums, an element for all lanes and the vectors of a row: else they are read again for each row."""
     for bytes_, registers in ((32, 16), (64, 32)):
         state = ComputeDAG(matmul(512, 512, 512)).init_state
-        for s in shapes(state, 2, HardwareParams(2, bytes_, 64, 0, 0, 0, 0, 0)):
+        for s in nonempty(shapes(state, 2, HardwareParams(2, bytes_, 64, 0, 0, 0, 0, 0))):
             vectors = s.columns // (bytes_ // 4)
             assert s.rows * vectors + vectors + 1 <= registers
 
@@ -99,11 +100,11 @@ def test_a_panel_serves_all_pixels_that_fit_a_cache() -> None:
     """Of an image 14 x 14, rows of pixels too, as long as there are tasks for all cores; of a batch, its own alone."""
     state = ComputeDAG(benchmarks.conv2d(1, 14, 14, 256, 256, 1, 1, 0)).init_state
     (k,) = [k for k, s in enumerate(state.stages) if s.op.reduce_axis]
-    assert all(s.blocks[1] == 14 for s in shapes(state, k, HardwareParams(1, 32, 64, 0, 0, 0, 0, 0)))
-    assert all(s.blocks[1] < 14 for s in shapes(state, k, HardwareParams(64, 32, 64, 0, 0, 0, 0, 0)))
+    assert all(s.blocks[1] == 14 for s in nonempty(shapes(state, k, HardwareParams(1, 32, 64, 0, 0, 0, 0, 0))))
+    assert all(s.blocks[1] < 14 for s in nonempty(shapes(state, k, HardwareParams(64, 32, 64, 0, 0, 0, 0, 0))))
     batch = ComputeDAG(benchmarks.batch_matmul(4, 64, 64, 32)).init_state
     (k,) = [k for k, s in enumerate(batch.stages) if s.op.reduce_axis]
-    assert all(s.blocks[0] == 1 for s in shapes(batch, k, HardwareParams(1, 32, 64, 0, 0, 0, 0, 0)))
+    assert all(s.blocks[0] == 1 for s in nonempty(shapes(batch, k, HardwareParams(1, 32, 64, 0, 0, 0, 0, 0))))
 
 
 def test_tasks_are_equal_for_all_cores() -> None:
@@ -111,13 +112,13 @@ def test_tasks_are_equal_for_all_cores() -> None:
     state = ComputeDAG(benchmarks.conv2d(1, 56, 56, 64, 64, 3, 1, 1)).init_state
     (k,) = [k for k, s in enumerate(state.stages) if s.op.reduce_axis]
     for cores in (2, 4, 7, 8, 16):
-        for s in shapes(state, k, HardwareParams(cores, 32, 64, 0, 0, 0, 0, 0), by_rows=True):
+        for s in nonempty(shapes(state, k, HardwareParams(cores, 32, 64, 0, 0, 0, 0, 0), by_rows=True)):
             tiles = -(-56 // s.rows)
             tasks = -(-56 // s.blocks[1]) * -(-tiles // s.blocks[2])
             assert -(-tasks // cores) * cores * s.blocks[1] * s.blocks[2] <= 1.15 * 56 * tiles
     for n, least, most in ((512, 1, 1), (2048, 4, 8)):
         state = ComputeDAG(matmul(n, n, n)).init_state
-        for s in shapes(state, 2, HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)):
+        for s in nonempty(shapes(state, 2, HardwareParams(2, 32, 64, 0, 0, 0, 0, 0))):
             assert least <= -(-n // (s.rows * s.blocks[0])) <= most
 
 

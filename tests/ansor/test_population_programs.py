@@ -29,6 +29,7 @@ from te_lite.step_json import from_json, to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 
 TARGETS = ("c", "cuda")
 
@@ -110,7 +111,7 @@ def assert_same(made: Programs, i: int, state: State) -> None:
 def test_lanes_are_the_concrete_programs(name: str, target: str) -> None:
     rng = np.random.default_rng([1, len(name)])
     hardware = HARDWARE[target]
-    for variant in variants(dag_of(name), target, rng):
+    for variant in nonempty(variants(dag_of(name), target, rng)):
         drawn = sample_rows(variant, 8, rng, target, hardware)
         rows = np.concatenate([drawn, any_rows(variant.space, 8, rng, drawn)])
         made = programs(variant, rows, target, hardware)
@@ -130,11 +131,11 @@ def test_rows_come_back_from_their_steps(name: str, target: str) -> None:
     hardware = HARDWARE[target]
     dag = dag_of(name)
     sketches = generate_sketches(dag, target, hardware)
-    for variant in variants(dag, target, rng, most=4):
+    for variant in nonempty(variants(dag, target, rng, most=4)):
         drawn = sample_rows(variant, 4, rng, target, hardware)
         mutated = any_rows(variant.space, 8, rng, drawn)
         meant = meanings(variant, mutated, target)
-        for row, expected in zip((*drawn[:2], *mutated[:4]), (*drawn[:2], *meant[:4]), strict=True):
+        for row, expected in nonempty(zip((*drawn[:2], *mutated[:4]), (*drawn[:2], *meant[:4]), strict=True)):
             steps = concrete(variant, row, target, hardware).steps
             found = parse(sketches, steps, target, hardware)
             assert found is not None and found[0] == variant and hash(found[0]) == hash(variant)
@@ -148,7 +149,7 @@ def test_rows_come_back_from_their_steps(name: str, target: str) -> None:
 def test_every_sampled_state_is_a_row(name: str, target: str) -> None:
     hardware = HARDWARE[target]
     sketches = generate_sketches(dag_of(name), target, hardware)
-    for n, sketch in enumerate(sketches[:8]):
+    for n, sketch in nonempty(enumerate(sketches[:8])):
         for seed in range(2):
             state = drawn_program(sketch, target, hardware, np.random.default_rng([seed, n]))
             assert state is not None
@@ -214,7 +215,7 @@ def test_other_steps_are_no_rows(target: str) -> None:
     hardware = HARDWARE[target]
     sketches = generate_sketches(dag_of("conv2d_bn_relu"), target, hardware)
     rng = np.random.default_rng(4)
-    for sketch in sketches:
+    for sketch in nonempty(sketches):
         state = drawn_program(sketch, target, hardware, rng)
         assert state is not None
         steps = list(state.steps)
@@ -235,8 +236,8 @@ def test_other_steps_are_no_rows(target: str) -> None:
 def test_steps_survive_a_record() -> None:
     rng = np.random.default_rng(5)
     for target in TARGETS:
-        for variant in variants(dag_of("winograd"), target, rng, most=3):
-            for row in sample_rows(variant, 2, rng, target, HARDWARE[target]):
+        for variant in nonempty(variants(dag_of("winograd"), target, rng, most=3)):
+            for row in nonempty(sample_rows(variant, 2, rng, target, HARDWARE[target])):
                 state = concrete(variant, row, target, HARDWARE[target])
                 text = json.dumps([to_json(step) for step in state.steps])
                 assert replay(state.dag, [from_json(x) for x in json.loads(text)]) == state

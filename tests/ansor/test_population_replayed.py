@@ -22,6 +22,7 @@ from ansor.space.sample import sample_rows
 from ansor.space.variants import random_variant
 from tests.ansor.feature_values import HARDWARE
 from tests.drawn_programs import spaces_of
+from tests.nonempty import nonempty
 from tests.workloads import WORKLOADS
 
 
@@ -57,7 +58,7 @@ def test_played_rows(
 ) -> None:
     monkeypatch.setattr("ansor.features.extraction.CHUNK", 7)
     rng, hardware = np.random.default_rng(5), HARDWARE[target]
-    for variant in variants(name, target, rng):
+    for variant in nonempty(variants(name, target, rng)):
         for n in (2, 9, 0, 5, 1, 16):
             rows = sample_rows(variant, n, rng, target, hardware) if n else np.zeros((0, variant.space.width), np.int64)
             made = programs(variant, rows, target, hardware)
@@ -82,7 +83,7 @@ def test_limits_that_are_passed_are_seen() -> None:
 def test_limits_that_are_the_same_for_all_rows() -> None:
     """Machines whose vectors hold no element, and programs without vectors."""
     rng, hardware = np.random.default_rng(2), HardwareParams(-1, -1, 64, 49152, 2**31 - 1, 1024, 8, 32)
-    for variant in variants("softmax", "cuda", rng):
+    for variant in nonempty(variants("softmax", "cuda", rng)):
         made = programs(variant, sample_rows(variant, 9, rng, "cuda", HARDWARE["cuda"]), "cuda", HARDWARE["cuda"])
         assert fits(made, HARDWARE["cuda"]).all() and not any([fits(made, hardware).any() for _ in range(3)])
 

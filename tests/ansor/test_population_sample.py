@@ -29,6 +29,7 @@ from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants
 from tests.drawn_programs import spaces_of
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 GPU_CASES = ["matmul", "small_matmul", "conv2d_bn_relu", "strided_conv", "double_matmul", "winograd", "softmax_abcd"]
@@ -44,13 +45,13 @@ def variant_of(dag: ComputeDAG, target: str, sketch: int = 0, options: SketchOpt
 def test_blocks_keep_to_their_limits(name: str) -> None:
     hardware = HARDWARE["cuda"]
     rng = np.random.default_rng(len(name))
-    for variant in variants(dag_of(name), "cuda", rng, most=2):
+    for variant in nonempty(variants(dag_of(name), "cuda", rng, most=2)):
         rows = sample_rows(variant, 1000, rng, "cuda", hardware)
         assert rows.shape == (1000, variant.space.width) and rows.dtype == np.int64
         made = programs(variant, rows, "cuda", hardware)
         for total in shared_bytes(made.bounds).values():
             assert np.all(total <= hardware.max_shared_memory_per_block)
-        for stage in made.bounds.state.stages:
+        for stage in nonempty(made.bounds.state.stages):
             for tag, most in (("vthread", 8), ("threadIdx.x", 1024)):
                 assert np.all(np.asarray(product([it.extent for it in stage.iters if it.annotation == tag])) <= most)
             if any(it.annotation == "vthread" for it in stage.iters) and np.prod(stage.op.shape) > 64:
@@ -59,7 +60,7 @@ def test_blocks_keep_to_their_limits(name: str) -> None:
         for c in variant.space.choices:
             assert set(rows[:, c.column].tolist()) <= set(c.values)
             if c.kind == "fetch":
-                for row in rows[:8]:
+                for row in nonempty(rows[:8]):
                     regions = infer_bounds(concrete(variant, row, "cuda", hardware)).regions[c.stage]
                     long = [int(r.extent) for r in regions if r.extent > 1]
                     assert (long or [1])[-1] % row[c.column] == 0
@@ -70,13 +71,13 @@ def test_every_tile_is_reached(target: str) -> None:
     dag = ComputeDAG(sketch_cases.matmul(4, 6, 8))
     variant = variant_of(dag, target)
     rows = sample_rows(variant, 6000, np.random.default_rng(0), target, HARDWARE[target])
-    for tile in variant.space.tiles:
+    for tile in nonempty(variant.space.tiles):
         table = {tuple(r) for r in tile_table(tile.extents, tile.parts, tile.max_innermost).tolist()}
         drawn = [tuple(r) for r in rows[:, tile.columns].tolist()]
         assert set(drawn) == table
         counts = [drawn.count(t) for t in table]
         assert min(counts) > 0.6 * len(drawn) / len(table) and max(counts) < 1.4 * len(drawn) / len(table)
-    for c in variant.space.choices:
+    for c in nonempty(variant.space.choices):
         if c.kind in ("unroll", "threads"):
             assert set(rows[:, c.column].tolist()) == set(c.values)
 
@@ -154,7 +155,7 @@ def test_variants_are_places_with_a_loop_nest() -> None:
 
 def test_gpu_variants_have_no_places() -> None:
     rng = np.random.default_rng(0)
-    for variant in variants(dag_of("attention"), "cuda", rng):
+    for variant in nonempty(variants(dag_of("attention"), "cuda", rng)):
         assert variant.places == () and mutate_place(variant, rng) is None
 
 
@@ -192,7 +193,7 @@ def test_rows_compute_the_workload(name: str, target: str) -> None:
     oracle = Oracle(dag, np.random.default_rng(7))
     rng = np.random.default_rng([8, len(name)])
     hardware = HARDWARE[target]
-    for sketch in generate_sketches(dag, target, hardware)[:3]:
+    for sketch in nonempty(generate_sketches(dag, target, hardware)[:3]):
         variant = random_variant(random_space(sketch, rng, target, hardware), rng)
         drawn = sample_rows(variant, 8, rng, target, hardware)
         for row in (drawn[0], any_rows(variant.space, 1, rng, drawn)[0]):

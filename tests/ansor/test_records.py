@@ -30,6 +30,7 @@ from te_lite.step import (
     Split,
     StorageAlign,
 )
+from tests.nonempty import nonempty
 
 STEPS = [
     Annotate(2, 1, "vectorize"), Fuse(3, (0, 1)), Pragma(2, 0, "auto_unroll_max_step$64"), Reorder(2, (1, 0, 2)),
@@ -50,7 +51,7 @@ def test_every_step_kind_survives(matmul_task):
 
 
 def test_a_state_survives(matmul_task, states):
-    for state in states(20):
+    for state in nonempty(states(20)):
         inp = ansor.MeasureInput(matmul_task, state)
         loaded, _ = load_record_from_string(dump_record_to_string(inp, ansor.MeasureResult((1.0,), 0, "", 1.0, 0)))
         assert loaded.state == state and loaded.task.workload_key == matmul_task.workload_key

@@ -23,6 +23,7 @@ from ansor.records.summary import TaskSummary, summary_of
 from ansor.report.page import write_report
 from ansor.report.predictions import Round, rounds_of
 from benchmarks.report_size import LOG, grown
+from tests.nonempty import nonempty
 
 FLOATS = st.floats(-1e9, 1e9)
 SECONDS = st.floats(0, 1e6)
@@ -103,7 +104,7 @@ def test_records_are_what_they_were(searched: Path, tmp_path: Path) -> None:
     """Without the comments the same records are read, and they are written as the same lines."""
     plain = tmp_path / "plain.json"
     plain.write_text("".join(line + "\n" for line in searched.read_text().splitlines() if line[0] != "#"))
-    for (a, x), (b, y) in zip(ansor.load_records(searched), ansor.load_records(plain), strict=True):
+    for (a, x), (b, y) in nonempty(zip(ansor.load_records(searched), ansor.load_records(plain), strict=True)):
         assert (a.steps, x) == (b.steps, y) and b.prediction is None
         assert ansor.dump_record_to_string(a, x) == ansor.dump_record_to_string(b, y)
 

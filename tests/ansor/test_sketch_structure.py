@@ -31,6 +31,7 @@ from tests.ansor.sketch_cases import (
     max_pool2d,
     softmax,
 )
+from tests.nonempty import nonempty
 
 
 def sketches(tensors: list[Tensor] | ComputeDAG, target: str) -> list[State]:
@@ -226,8 +227,8 @@ def test_only_tiled_readers_get_a_shared_copy() -> None:
 
 def test_no_threads_inside_a_shared_copy() -> None:
     """In attention the only consumer of the softmax's sums is the shared copy of its output."""
-    for s in sketches(dag_of("attention"), "cuda"):
-        for stage in s.stages:
+    for s in nonempty(sketches(dag_of("attention"), "cuda")):
+        for stage in nonempty(s.stages):
             threaded = any(it.annotation == "threadIdx.x" for it in stage.iters)
             assert not (stage.op.name.endswith(".shared") and threaded)
 
@@ -269,7 +270,7 @@ def test_custom_rule_mistakes() -> None:
 
 
 def test_rules_say_what_they_are() -> None:
-    for rule in (*default_rules(Target("c")), *default_rules(Target("cuda"))):
+    for rule in nonempty((*default_rules(Target("c")), *default_rules(Target("cuda")))):
         assert rule.paper and isinstance(rule.departs, str)
 
 

@@ -21,6 +21,7 @@ from ansor.scheduler.task_progress import TaskProgress
 from tests.ansor.conftest import matmul
 from tests.ansor.fake_clock import FakeClock
 from tests.ansor.fake_measure import ReadyBuilder
+from tests.nonempty import nonempty
 
 PARAMS = {"evolutionary_search_population": 24, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}
 LAYER = (13, 17, 29)
@@ -123,7 +124,7 @@ def test_tasks_are_chosen_from_the_rounds_before_the_last(tasks, strategy):
         _, diary = run(tasks, costs, 60, 3, strategy=strategy, task_weights=[3, 1, 2])
         chosen = [task for task, _, _ in diary.asked]
         groups, flops = group_tasks(tasks), tuple(t.compute_dag.flop_ct for t in tasks)
-        for k in range(3, len(chosen)):
+        for k in nonempty(range(3, len(chosen))):
             progress = [TaskProgress()] * 3
             for r, task in enumerate(chosen[:k]):
                 part, costs_of = progress[task].trials, costs[task]

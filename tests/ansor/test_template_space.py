@@ -18,6 +18,7 @@ from ansor.autotvm.config import ConfigEntity
 from te_lite.interp import run
 from te_lite.lower import lower
 from tests.amount import examples
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 
@@ -166,7 +167,7 @@ def test_records_of_configurations() -> None:
     space.define_annotate("a", axes, "try_unroll_vec")
     space.define_knob("o", [1.5, "x", None, True])
     rng = np.random.default_rng(0)
-    for index in space.sample_ints(40, rng).tolist():
+    for index in nonempty(space.sample_ints(40, rng).tolist()):
         config = space.get(index)
         again = ConfigEntity.from_json_dict(config.to_json_dict())
         assert again == config and again.index == index and hash(again) == hash(config)
@@ -229,10 +230,8 @@ def matmul(n: int, m: int, length: int) -> Any:
 def test_the_loops_of_a_split_have_its_lengths() -> None:
     """Also where the last outer iterations are guarded."""
     task = autotvm.create("test.matmul", (10, 12, 7), "c")
-    for index in task.config_space.sample_ints(30, np.random.default_rng(3)).tolist():
-        config = task.config_space.get(index)
-        if config["ann"].anns[1] == "vec" or "unroll" in config["ann"].anns:
-            continue
+    drawn = map(task.config_space.get, task.config_space.sample_ints(30, np.random.default_rng(3)).tolist())
+    for config in nonempty(c for c in drawn if c["ann"].anns[1] != "vec" and "unroll" not in c["ann"].anns):
         schedule, tensors = task.instantiate(config)
         state = te.ComputeDAG(tensors).infer_bound_from_state(schedule.state)
         found = {it.name: it.extent for it in state.stages[-1].iters}

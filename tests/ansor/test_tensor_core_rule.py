@@ -45,6 +45,7 @@ from te_lite.step import Pipeline, SetScope
 from te_lite.step_json import from_json, to_json
 from tests.amount import examples
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
+from tests.nonempty import nonempty
 
 TARGET = Target(f"cuda -model=H200 -precision={TF32}")
 HARDWARE = HardwareParams(target=TARGET)
@@ -275,7 +276,7 @@ def test_kernels_compile(name: str) -> None:
     """For both architectures, without spilled registers."""
     dag = ComputeDAG({**CASES, **MORE}[name]())
     sources = [emit(te.lower(state, dag.tensors)).source for state in drawn(dag, 2, 5) if not in_groups(state)]
-    assert all("mma.sync" in source for source in sources)
+    assert all("mma.sync" in source for source in nonempty(sources))
     for arch in ("sm_80", "sm_90"):
         compiled_without_spills(sources, arch)
 
@@ -292,9 +293,9 @@ def test_kernels_of_groups_compile(name: str) -> None:
 
 
 def compiled_without_spills(sources: list[str], arch: str) -> None:
-    for module in compile_many(sources, arch, workers=2):
+    for module in nonempty(compile_many(sources, arch, workers=2)):
         assert not isinstance(module, CompileError), str(module)
-        assert all(found.spills == 0 for found in module.resources)
+        assert all(found.spills == 0 for found in nonempty(module.resources))
 
 
 @pytest.mark.long
@@ -311,7 +312,7 @@ def test_products_of_any_size(sizes: tuple[int, int, int], dtypes: tuple[str, st
     m, n, k = sizes
     dag = ComputeDAG(matmul(m, n, k, dtypes[0], turned, dtypes[1]))
     checker = Checker(dag)
-    for state in drawn(dag, 1, seed):
+    for state in nonempty(drawn(dag, 1, seed)):
         assert not checker.interpreted(te.lower(state, dag.tensors)), [to_json(step) for step in state.steps]
 
 
@@ -435,14 +436,14 @@ def test_the_instruction_follows_from_dtype_and_precision(dtype: str, precision:
 @pytest.mark.one_in(5)
 def test_every_point_keeps_to_the_limits_and_comes_back_from_its_steps(sizes: tuple[int, int, int], dtype: str) -> None:
     dag = ComputeDAG(matmul(*sizes, dtype))
-    for space in spaces(dag):
+    for space in nonempty(spaces(dag)):
         rows = every_row(space)
         assert len(rows) < 500
         found = programs(home(space), rows, TARGET, HARDWARE)
         assert fits(found, HARDWARE).all() and rows_fit(space, rows, HARDWARE).all()
         (shared,), (threads,) = shared_bytes(found.bounds).values(), threads_per_block(found.bounds).values()
         assert np.max(shared) <= HARDWARE.max_shared_memory_per_block and np.max(threads) <= 256
-        for row in np.random.default_rng(0).permutation(rows)[:2]:
+        for row in nonempty(np.random.default_rng(0).permutation(rows)[:2]):
             steps = [
                 from_json(json.loads(json.dumps(to_json(s))))
                 for s in concrete(home(space), row, TARGET, HARDWARE).steps
@@ -455,7 +456,7 @@ def test_a_block_without_room_gets_small_tiles() -> None:
     """Of 48 KiB, which a target without a model has."""
     target = Target(f"cuda -precision={TF32}")
     hardware = HardwareParams(target=target)
-    for sketch in sketches(ComputeDAG(matmul(512, 512, 512, "float32")), target):
+    for sketch in nonempty(sketches(ComputeDAG(matmul(512, 512, 512, "float32")), target)):
         space = space_of(sketch, target, hardware)
         found = programs(home(space), every_row(space), target, hardware)
         assert fits(found, hardware).all()
@@ -463,7 +464,7 @@ def test_a_block_without_room_gets_small_tiles() -> None:
 
 def test_mutations_and_neighbours_are_points() -> None:
     rng = np.random.default_rng(0)
-    for space in spaces(ComputeDAG(matmul(512, 512, 512, "float16"))):
+    for space in nonempty(spaces(ComputeDAG(matmul(512, 512, 512, "float16")))):
         rows = sample_rows(home(space), 200, rng, TARGET, HARDWARE)
         changed, which = mutate(rows, space, GPU_MUTATIONS, rng)
         (grid,) = space.grids

@@ -26,6 +26,7 @@ from te_lite.state import State
 from te_lite.step import Split
 from te_lite.stmt import If, LoweredFunc, Store, stmts_of
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 HARDWARE = {t: HardwareParams(target=Target.of(t)).completed(Target.of(t)) for t in ("c", "cuda")}
@@ -146,7 +147,7 @@ def test_one_parameter_turns_them_off() -> None:
 def test_programs_are_right(name: str, target: str) -> None:
     oracle = Oracle(te.ComputeDAG(PROGRAMS[name]()), np.random.default_rng(5))
     binary = compiled if target == "c" else emulated if shutil.which("g++") else None
-    for n, (state, func) in enumerate(drawn(name, target, 4, 11)):
+    for n, (state, func) in nonempty(enumerate(drawn(name, target, 4, 11))):
         assert oracle.mismatch(func, run) is None, state
         if binary is not None and n % 3 == 0:
             assert oracle.mismatch(func, binary) is None, state  # type: ignore[arg-type]
@@ -161,7 +162,7 @@ def test_infinities_and_nan_stay_in_their_rows(name: str) -> None:
         value[..., -1] = rng.choice(np.float32([np.inf, -np.inf, np.nan, 0.5]), value.shape[:-1])
     with np.errstate(all="ignore"):
         want = evaluate(dag.tensors, inputs, dtype="float64")[dag.tensors[-1]]
-        for state, func in drawn(name, "cuda", 2, 17):
+        for state, func in nonempty(drawn(name, "cuda", 2, 17)):
             got = np.full(want.shape, 7, np.float32)
             run(func, [*[inputs[t].copy() for t in dag.tensors[:-1]], got])
             assert (np.isnan(got) == np.isnan(want)).all(), state

@@ -19,6 +19,7 @@ from ansor.space.parse import begins
 from ansor.space.states import concrete
 from te_lite.interp import run
 from te_lite.step import Step
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 SMALL = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 2}
@@ -159,7 +160,7 @@ def test_steps_stay_what_they_are_where_the_epilogue_does() -> None:
     rest = epilogue(task.compute_dag) or ()
     policy = policy_of(task)
     sketches = [*policy.generate_sketches(), *policy.extra_sketches()]
-    for state in policy.ask(16):
+    for state in nonempty(policy.ask(16)):
         pattern = max([s.steps for s in sketches if begins(s.steps, state.steps)], key=len)
         assert with_other_epilogue(state.steps, rest, pattern, rest) == list(state.steps)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.imports import PACKAGES, ROOT, parsed
+from tests.nonempty import nonempty
 
 BIN = Path(sys.executable).parent
 
@@ -90,9 +91,8 @@ def test_ansor_imports_no_device() -> None:
 @pytest.mark.parametrize("name", ["node", "element", "stmt", "step", "state", "region", "reads"])
 def test_ir_nodes_are_frozen(name: str) -> None:
     module = import_module(f"te_lite.{name}")
-    for cls in vars(module).values():
-        if isinstance(cls, type) and is_dataclass(cls):
-            assert cls.__dataclass_params__.frozen, cls  # type: ignore[attr-defined]
+    for cls in nonempty(cls for cls in vars(module).values() if isinstance(cls, type) and is_dataclass(cls)):
+        assert cls.__dataclass_params__.frozen, cls  # type: ignore[attr-defined]
 
 
 LINES_OF_A_FILE = 400
@@ -169,8 +169,8 @@ def test_public_classes_are_explained(package: str) -> None:
 def test_no_dangerous_loading() -> None:
     """Records, models and messages are data: nothing that executes them is used."""
     banned = {"pickle", "marshal", "shelve", "cloudpickle", "dill"}
-    for path in sources():
-        for node in ast.walk(parsed(path.read_text())):
+    for path in nonempty(sources()):
+        for node in nonempty(ast.walk(parsed(path.read_text()))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not banned & {n.split(".")[0] for n in names}, path
@@ -185,10 +185,10 @@ LEGACY = dict.fromkeys(("relay_lite/testing/init.py", "relay_lite/testing/resnet
 
 def test_randomness_is_an_argument() -> None:
     """No module-level generator is drawn from."""
-    for path in sources():
-        for node in ast.walk(parsed(path.read_text())):
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random"):
-                allowed = ("Generator", "default_rng", "SeedSequence", *LEGACY.get(str(path.relative_to(ROOT)), ()))
-                assert node.attr in allowed, f"{path}:{node.lineno}"
-            if isinstance(node, ast.Import):
-                assert "random" not in [a.name for a in node.names], f"{path}:{node.lineno}"
+    nodes = [(path, node) for path in sources() for node in ast.walk(parsed(path.read_text()))]
+    attributes = ((p, n) for p, n in nodes if isinstance(n, ast.Attribute))
+    for path, node in nonempty((p, n) for p, n in attributes if ast.unparse(n.value) in ("np.random", "numpy.random")):
+        allowed = ("Generator", "default_rng", "SeedSequence", *LEGACY.get(str(path.relative_to(ROOT)), ()))
+        assert node.attr in allowed, f"{path}:{node.lineno}"
+    for path, line in nonempty((p, n) for p, n in nodes if isinstance(n, ast.Import)):
+        assert "random" not in [a.name for a in line.names], f"{path}:{line.lineno}"

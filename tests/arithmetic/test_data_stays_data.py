@@ -15,6 +15,7 @@ from te_lite.expr import Expr, binary, const
 from tests.amount import some
 from tests.arithmetic.backends import USUAL, Arrays, results
 from tests.arithmetic.test_integers import WANT, wrap
+from tests.nonempty import nonempty
 
 N = 16
 CONSTANTS = (1, 3, 7, 100000, 65536, 2**31 - 1, 2147000000)
@@ -99,8 +100,8 @@ def test_conditions_that_fold(seed: int) -> None:
     body = lambda i: tuple([written(_choices(i, x, c)[k], b) for k, b in forms])  # noqa: E731
     outputs = te.compute((N,), body, name="t")
     want = [np.array([meant(_choices_meant(p, given[x], given[c])[k], b, True) for p in range(N)]) for k, b in forms]
-    for backend, found in results(outputs, given, (*USUAL, "C unrolled")).items():
-        for got, right, form in zip(found, want, forms, strict=True):
+    for backend, found in nonempty(results(outputs, given, (*USUAL, "C unrolled")).items()):
+        for got, right, form in nonempty(zip(found, want, forms, strict=True)):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {form}")
 
 
@@ -144,8 +145,8 @@ def test_zeros_are_what_they_are_made_of(op: str) -> None:
         return tuple([binary(op, te.cast("int32", zeros[name][form]), far[end](i)) for name, end, form in cases])
 
     outputs = te.compute((N,), body, name="t")
-    for backend, found in results(outputs, given, (*USUAL, "C unrolled")).items():
-        for got, (name, end, form) in zip(found, cases, strict=True):
+    for backend, found in nonempty(results(outputs, given, (*USUAL, "C unrolled")).items()):
+        for got, (name, end, form) in nonempty(zip(found, cases, strict=True)):
             met = [end + p + 7 if end > 0 else end - p - 7 for p in range(N)]
             met = [wrap(v, "int32") for v in met] if name in ZERO_DATA else met
             right = [wrap(WANT[op](0, v), "int32") for v in met]

@@ -17,6 +17,7 @@ import te_lite as te
 from te_lite.expr import Const, Expr, Var, binary, call, cast, const
 from te_lite.topi.broadcast import mod
 from tests.arithmetic.backends import results
+from tests.nonempty import nonempty
 
 BITS = {f"{sign}int{bits}": bits for bits in (8, 16, 32, 64) for sign in ("", "u")}
 
@@ -88,8 +89,8 @@ def test_arithmetic_of_every_integer_dtype() -> None:
         body = lambda i, a=a, b=b: tuple([expression(op, a[i], b[i]) for op in WANT])  # noqa: E731
         outputs += te.compute((len(given),), body, name=f"t_{dtype}")
         want += [np.array([wrap(f(x, y), dtype) for x, y in given], dtype) for f in WANT.values()]
-    for backend, found in results(outputs, inputs).items():
-        for k, (got, right) in enumerate(zip(found, want, strict=True)):
+    for backend, found in nonempty(results(outputs, inputs).items()):
+        for k, (got, right) in nonempty(enumerate(zip(found, want, strict=True))):
             at = f"{list(BITS)[k // len(WANT)]} {list(WANT)[k % len(WANT)]}"
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {at}")
 
@@ -103,8 +104,8 @@ def test_divisions_by_constants_that_trap() -> None:
     folded = te.compute((8, 2), lambda i, j: tuple([binary(op, x[i], j) for op in ("//", "%", "/")]), name="u")
     want = [np.array([wrap(WANT[op](int(v), d), "int32") for v in given], "int32") for op, d in cases]
     want += [np.array([[wrap(WANT[op](int(v), d), "int32") for d in (0, 1)] for v in given]) for op in ("//", "%", "/")]
-    for backend, found in results([*outputs, *folded], {x: given}).items():
-        for got, right in zip(found, want, strict=True):
+    for backend, found in nonempty(results([*outputs, *folded], {x: given}).items()):
+        for got, right in nonempty(zip(found, want, strict=True)):
             np.testing.assert_array_equal(got, right, err_msg=backend)
 
 
@@ -119,8 +120,8 @@ def test_powers_meet_in_one_dtype() -> None:
     want = [values[a].astype("float64") ** values[b].astype("float64") for a, b, _ in mixed]
     want += [(values["float64"] + 4) ** 0.1]
     dtypes = [*(dtype for _, _, dtype in mixed), "float64"]
-    for backend, found in results(outputs, {t: values[d] for d, t in given.items()}).items():
-        for got, right, dtype in zip(found, want, dtypes, strict=True):
+    for backend, found in nonempty(results(outputs, {t: values[d] for d, t in given.items()}).items()):
+        for got, right, dtype in nonempty(zip(found, want, dtypes, strict=True)):
             assert got.dtype == dtype, backend
             np.testing.assert_allclose(got, right, 1e-15 if dtype == "float64" else 1e-6, err_msg=backend)
 
@@ -130,7 +131,7 @@ def test_powers_meet_in_one_dtype() -> None:
 def test_a_fold_by_zero_is_zero(op: str, dtype: str) -> None:
     folded = [binary(op, const(5, dtype), const(0, dtype))]
     folded += [binary(op, Var("i", dtype), const(0, dtype))] if dtype in ("int32", "int64") else []
-    for zero in folded:
+    for zero in nonempty(folded):
         assert isinstance(zero, Const) and zero.value == 0 and zero.dtype == dtype
 
 
@@ -151,8 +152,8 @@ def test_floats_to_integers() -> None:
         body = lambda i, x=x: tuple([cast(dtype, x[i]) for dtype in BITS])  # noqa: E731
         outputs += te.compute((len(given),), body, name=f"t_{source}")
         want += [np.array([saturated(float(v), dtype) for v in given], dtype) for dtype in BITS]
-    for backend, found in results(outputs, inputs).items():
-        for k, (got, right) in enumerate(zip(found, want, strict=True)):
+    for backend, found in nonempty(results(outputs, inputs).items()):
+        for k, (got, right) in nonempty(enumerate(zip(found, want, strict=True))):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, output {k}")
 
 
@@ -176,8 +177,8 @@ def test_axes_of_64_bits_at_the_ends() -> None:
     for op, c, swap in cases:
         numbers_of = [wrap(WANT[op](*((c, i) if swap else (i, c))), "int64") for i in range(8)]
         want += [np.array(numbers_of), np.array([n < 5 for n in numbers_of], "int64")]
-    for backend, found in results(outputs, {}).items():
-        for got, right, at in zip(found, want, [x for case in cases for x in (case, case)], strict=True):
+    for backend, found in nonempty(results(outputs, {}).items()):
+        for got, right, at in nonempty(zip(found, want, [x for case in cases for x in (case, case)], strict=True)):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {at}")
 
 
@@ -191,6 +192,6 @@ def test_integers_to_integers_wrap() -> None:
         body = lambda i, x=x, others=others: tuple([cast(dtype, x[i]) for dtype in others])  # noqa: E731
         outputs += te.compute((len(given),), body, name=f"t_{source}")
         want += [np.array([wrap(int(v), dtype) for v in given], dtype) for dtype in others]
-    for backend, found in results(outputs, inputs, ("reference", "interpreter", "C vectors")).items():
-        for got, right in zip(found, want, strict=True):
+    for backend, found in nonempty(results(outputs, inputs, ("reference", "interpreter", "C vectors")).items()):
+        for got, right in nonempty(zip(found, want, strict=True)):
             np.testing.assert_array_equal(got, right, err_msg=backend)

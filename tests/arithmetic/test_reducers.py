@@ -15,6 +15,7 @@ from te_lite import interp
 from te_lite.expr import Expr, binary, call, cast, compare, const
 from te_lite.reduction import all_reduce, any_reduce
 from tests.arithmetic.test_integers import WANT, wrap
+from tests.nonempty import nonempty
 
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 DTYPES = ("bool", *INTEGERS, "float32", "float64")
@@ -114,7 +115,7 @@ def test_reducers(dtype: str, kind: int, every: bool) -> None:
     for run in (interp.run, lambda f, args: codegen_c.build(f)(*args)):
         got = [np.full(b.shape, 1, b.dtype) for b in func.args[1:]]
         run(func, [*given, *got])
-        for x, y, name in zip(got, want, names, strict=True):
+        for x, y, name in nonempty(zip(got, want, names, strict=True)):
             if x.dtype.kind == "f":
                 np.testing.assert_allclose(x, y, rtol=1e-5, err_msg=name)
             else:

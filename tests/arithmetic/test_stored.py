@@ -16,6 +16,7 @@ import pytest
 import te_lite as te
 from te_lite.expr import binary, call, cast, compare, const, select
 from tests.arithmetic.backends import results
+from tests.nonempty import nonempty
 
 # bits of exponent and mantissa, bias, infinity and NaN as bits without a sign (None: there is none), one zero only
 FORMATS: dict[str, tuple[int, int, int, int | None, int | None, bool]] = {
@@ -99,7 +100,7 @@ def test_every_value_is_read_and_written(dtype: str) -> None:
     outputs = [te.compute(given.shape, lambda i: cast(dtype, x[i]), name="write"),
                te.compute(bits.shape, lambda i: cast("float32", b[i]), name="read"),
                te.compute(bits.shape, lambda i: b[len(bits) - 1 - i], name="move")]  # fmt: skip
-    for backend, (written, read, moved) in results(outputs, {x: given, b: bits.view(dtype)}).items():
+    for backend, (written, read, moved) in nonempty(results(outputs, {x: given, b: bits.view(dtype)}).items()):
         assert same(written.view(unsigned), encoded(dtype, given), dtype), backend
         np.testing.assert_array_equal(read, decoded(dtype, bits).astype(np.float32), err_msg=backend)
         np.testing.assert_array_equal(moved.view(unsigned), bits[::-1], err_msg=backend)
@@ -127,8 +128,8 @@ def test_every_operation_is_rounded_once(dtype: str) -> None:
     with np.errstate(all="ignore"):
         want = {name: encoded(dtype, f(x, y).astype(np.float32)) for name, (_, f) in OPERATIONS.items()}
         want["two steps"] = encoded(dtype, decoded(dtype, want["two steps"]).astype(np.float32) + np.float32(1))
-    for backend, found in results(outputs, {a: bits[0].view(dtype), b: bits[1].view(dtype)}).items():
-        for got, (name, right) in zip(found, want.items(), strict=True):
+    for backend, found in nonempty(results(outputs, {a: bits[0].view(dtype), b: bits[1].view(dtype)}).items()):
+        for got, (name, right) in nonempty(zip(found, want.items(), strict=True)):
             assert same(got.view(unsigned), right, dtype), (backend, name)
 
 
@@ -156,8 +157,8 @@ def test_integers_of_four_bits(dtype: str) -> None:
     want = [np.array([four(int(v), signed) for v in exact[op]]) for op in ops]
     want += [np.array([four(int(v), signed) for v in wide]), np.array(nearest), p]
     inputs = {a: p.astype(dtype), b: q.astype(dtype), w: wide, r: real}
-    for backend, found in results(outputs, inputs).items():
-        for k, (got, right) in enumerate(zip(found, want, strict=True)):
+    for backend, found in nonempty(results(outputs, inputs).items()):
+        for k, (got, right) in nonempty(enumerate(zip(found, want, strict=True))):
             np.testing.assert_array_equal(got.astype(np.int64), right, err_msg=f"{backend}, output {k}")
 
 

@@ -20,6 +20,7 @@ from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Store, seq
 from te_lite.width import Widths
 from tests.arithmetic.backends import USUAL, results
 from tests.arithmetic.test_integers import WANT, wrap
+from tests.nonempty import nonempty
 
 Point = dict[str, int]
 Value = Callable[[Point], int]
@@ -95,8 +96,8 @@ def test_reads_through_large_products() -> None:
     given, keys = np.arange(m, dtype="float32") + 0.5, np.arange(n, dtype="int32") * 9973
     want = [given[[g(i) for i in range(n)]] for _, g in forms]
     want.append(given[[wrap(int(key) * 65536, "int32") % 64 for key in keys]])
-    for backend, found in results(outputs, {x: given, k: keys}).items():
-        for number, (got, right) in enumerate(zip(found, want, strict=True)):
+    for backend, found in nonempty(results(outputs, {x: given, k: keys}).items()):
+        for number, (got, right) in nonempty(enumerate(zip(found, want, strict=True))):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, form {number}")
 
 
@@ -117,8 +118,8 @@ def test_counters_are_operands_of_data_arithmetic() -> None:
     outputs = te.compute((n,), lambda i: tuple([f(i) for f, _ in forms]), name="t")
     points = list(enumerate(map(int, keys)))
     want = [np.array([g(*p) for p in points], t.dtype) for (_, g), t in zip(forms, outputs, strict=True)]
-    for backend, found in results(outputs, {k: keys}, (*USUAL, "C unrolled")).items():
-        for number, (got, right) in enumerate(zip(found, want, strict=True)):
+    for backend, found in nonempty(results(outputs, {k: keys}, (*USUAL, "C unrolled")).items()):
+        for number, (got, right) in nonempty(enumerate(zip(found, want, strict=True))):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, form {number}")
 
 

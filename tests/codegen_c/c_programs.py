@@ -11,6 +11,7 @@ from te_lite.expr import Expr, Var, cast, const, if_then_else, logical_and, maxi
 from te_lite.interp import run
 from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store, map_exprs, seq
 from te_lite.visit import substitute
+from tests.nonempty import nonempty
 
 S, P, V, U = ForKind.SERIAL, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.UNROLLED
 TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-11}
@@ -64,13 +65,13 @@ def check(
     module = codegen_c.build(f, options=options)
     copies = [a.copy() for a in inputs]
     module(*copies, *outputs)
-    for a, b in zip(inputs, copies, strict=True):
+    for a, b in nonempty(zip(inputs, copies, strict=True)):
         np.testing.assert_array_equal(a, b)
-    for got, want, b in zip(outputs, wanted, f.args[len(inputs) :], strict=True):
+    for got, want, b in nonempty(zip(outputs, wanted, f.args[len(inputs) :], strict=True)):
         assert_close(got, want, b.dtype)
     again = [poisoned(b) for b in f.args[len(inputs) :]]
     run(f, [*inputs, *again])
-    for got, want, b in zip(outputs, again, f.args[len(inputs) :], strict=True):
+    for got, want, b in nonempty(zip(outputs, again, f.args[len(inputs) :], strict=True)):
         assert_close(got, want.astype("float64") if b.dtype.startswith("float") else want, b.dtype)
     return module
 

@@ -27,6 +27,7 @@ from ansor.core.export import entry_of, export_program
 from ansor.core.sealed_folder import DIGEST, signed
 from codegen_c.compile import compiler_command
 from te_lite.names import identifier, is_reserved
+from tests.nonempty import nonempty
 from tests.relay_lite.hostile_exports import changed_json
 
 N, M, K = 13, 12, 5
@@ -92,9 +93,9 @@ def test_a_c_program_calls_it(exported: Path, tmp_path: Path, part: str) -> None
 
 
 def test_the_header_is_strict_c_and_cpp(exported: Path, tmp_path: Path) -> None:
-    for command in ([*compiler_command(), *STRICT, "-x", "c"], ["g++", "-Wall", "-Werror", "-x", "c++"]):
-        if shutil.which(command[0]) is not None:
-            subprocess.run([*command, "-fsyntax-only", str(exported / "matmul.h")], check=True)
+    commands = ([*compiler_command(), *STRICT, "-x", "c"], ["g++", "-Wall", "-Werror", "-x", "c++"])
+    for command in nonempty(command for command in commands if shutil.which(command[0]) is not None):
+        subprocess.run([*command, "-fsyntax-only", str(exported / "matmul.h")], check=True)
 
 
 SCRIPT = """

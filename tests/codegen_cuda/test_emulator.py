@@ -14,6 +14,7 @@ from ansor.core.private_files import read_sealed
 from codegen_cuda import emulator_build
 from codegen_cuda.emulator import run
 from codegen_cuda.emulator_report import EmulatorError
+from tests.nonempty import nonempty
 
 from .cuda_kernels import TREE
 
@@ -83,7 +84,7 @@ def test_shuffles() -> None:
     out = np.zeros((len(SHUFFLES), 64), np.int32)
     body = "const int v = t & 31;\n" + "\n".join(f"out[{i * 64} + t] = {text};" for i, text in enumerate(SHUFFLES))
     run(kernel("int* out", body), "k", 1, 64, [out])
-    for (text, want), got in zip(SHUFFLES.items(), out, strict=True):
+    for (text, want), got in nonempty(zip(SHUFFLES.items(), out, strict=True)):
         np.testing.assert_array_equal(got.reshape(2, 32), np.broadcast_to(want.astype(np.int32), (2, 32)), text)
 
 
@@ -119,7 +120,7 @@ def test_functions() -> None:
     out = np.zeros((len(FUNCTIONS), 8), np.float32)
     body = "const float x = in[t];" + "".join(f"out[{i * 8} + t] = {text};" for i, text in enumerate(FUNCTIONS))
     run(kernel("float* in, float* out", body), "k", 1, 8, [x, out])
-    for (text, function), got in zip(FUNCTIONS.items(), out, strict=True):
+    for (text, function), got in nonempty(zip(FUNCTIONS.items(), out, strict=True)):
         np.testing.assert_allclose(got, function(x.astype("float64")), rtol=1e-6, err_msg=text)
 
 

@@ -21,6 +21,7 @@ from te_lite.step_json import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
 from tests.backward_reads import random_case
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
 from tests.te_lite.test_golden_logs import lines
@@ -28,7 +29,7 @@ from tests.workloads import WORKLOADS, conv2d_nchw, matmul
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 
-PER_KIND = int(os.environ.get("ANSOR_FUZZ", "4")) // 4
+PER_KIND = max(1, int(os.environ.get("ANSOR_FUZZ", "4")) // 4)
 SEED = int(os.environ.get("ANSOR_FUZZ_SEED", "20261121"))
 LARGER = {
     "matmul_half": lambda: matmul(32, 48, 40, "float16"),
@@ -49,13 +50,13 @@ def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
 
 @pytest.mark.one_in(2)
 def test_random_schedules(oracle: Oracle) -> None:
-    for i in range(PER_KIND):
+    for i in nonempty(range(PER_KIND)):
         state, func = Fuzzer(oracle.dag, np.random.default_rng([SEED, i]), gpu=True).draw()
         assert oracle.mismatch(func, emulated) is None, [to_json(s) for s in state.steps]
 
 
 def test_random_schedules_of_backward_reads() -> None:
-    for number in range(PER_KIND):
+    for number in nonempty(range(PER_KIND)):
         case = random_case([SEED, 2, number])
         state, func = Fuzzer(case.dag, np.random.default_rng([SEED, number]), gpu=True).draw()
         assert case.mismatch(func, emulated) is None, (case.chain, [to_json(s) for s in state.steps])
@@ -63,11 +64,14 @@ def test_random_schedules_of_backward_reads() -> None:
 
 @pytest.mark.one_in(2)
 def test_annotated_sketches(oracle: Oracle) -> None:
-    for sketch in generate_sketches(oracle.dag, "cuda", HARDWARE["cuda"]):
-        for i in range(PER_KIND):
-            state = drawn_program(sketch, "cuda", HARDWARE["cuda"], np.random.default_rng([SEED, i]))
-            if state is not None:
-                assert oracle.mismatch(te.lower(state), emulated) is None, [to_json(s) for s in state.steps]
+    sketches = generate_sketches(oracle.dag, "cuda", HARDWARE["cuda"])
+    drawn = (
+        drawn_program(sketch, "cuda", HARDWARE["cuda"], np.random.default_rng([SEED, i]))
+        for sketch in sketches
+        for i in range(PER_KIND)
+    )
+    for state in nonempty(state for state in drawn if state is not None):
+        assert oracle.mismatch(te.lower(state), emulated) is None, [to_json(s) for s in state.steps]
 
 
 @pytest.mark.long

@@ -34,6 +34,7 @@ def plans(draw: st.DrawFn) -> ExecutionPlan:
 def test_every_parameter_is_fetched_once_and_in_time(network: ExecutionPlan) -> None:
     """By a step before its first use, `AHEAD` steps where there are as many; those of the first step by nobody."""
     weights = laid_out(network, ALIGNMENT, LARGE)
+    assert set(weights.offsets) == {p.storage for p in network.params}
     covered: dict[int, int] = {}
     for k, found in enumerate(weights.fetched):
         for byte in range(found.start, found.start + found.nbytes):

@@ -24,6 +24,7 @@ from ansor.measure.samples import Definition, chosen_places
 from ansor.sketch.plain import plain_state
 from te_lite.reference_demand import Demand
 from tests.codegen_cuda.emulated_device import BACKEND, COUNTS, REFERENCE_FAULT, EmulatedDevice
+from tests.nonempty import nonempty
 from tests.workloads import WORKLOADS, argmax, conv2d_nchw, matmul, matmul_relu, softmax
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
@@ -248,15 +249,14 @@ def test_what_is_accepted_at_samples_is_what_is_accepted_of_the_whole(name: str)
     dag = te.ComputeDAG(WORKLOADS[name]())
     definition = Definition(dag, 3, "strict")
     whole = accepted_values(dag, {dag.tensors[k]: d.whole() for k, d in definition.inputs.items()})
-    for k, t in enumerate(dag.tensors):
-        if t in dag.outputs:
-            places = np.arange(int(np.prod(t.shape)))
-            right = definition.accepted_at(k, places)
-            for a, b in ((right.low, whole[t].low), (right.high, whole[t].high)):
-                np.testing.assert_allclose(a.astype("float64"), b.reshape(-1).astype("float64"), rtol=1e-6)
-            assert mismatch(((right.low + right.high) / 2).astype(t.dtype).reshape(t.shape), whole[t]) == "" or (
-                t.dtype not in te.dtype.FLOATS
-            )
+    for k, t in nonempty((k, t) for k, t in enumerate(dag.tensors) if t in dag.outputs):
+        places = np.arange(int(np.prod(t.shape)))
+        right = definition.accepted_at(k, places)
+        for a, b in ((right.low, whole[t].low), (right.high, whole[t].high)):
+            np.testing.assert_allclose(a.astype("float64"), b.reshape(-1).astype("float64"), rtol=1e-6)
+        assert mismatch(((right.low + right.high) / 2).astype(t.dtype).reshape(t.shape), whole[t]) == "" or (
+            t.dtype not in te.dtype.FLOATS
+        )
 
 
 def test_samples_have_corners_and_edges_and_share_long_rows() -> None:

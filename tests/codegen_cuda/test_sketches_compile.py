@@ -12,6 +12,7 @@ from codegen_cuda import CompileError, Limits, check_limits, compile_many, emit
 from te_lite.environment import CODEGEN_CUDA_CACHE
 from tests.codegen_cuda.golden_sketches import ENTRIES, HARDWARE, annotated, entry_name, sketches_of
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
+from tests.nonempty import nonempty
 
 pytestmark = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=entry_name)
@@ -28,13 +29,13 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
 def compile_sketches(entry: dict[str, Any], seeds: range) -> None:
     """Random programs of every sketch within the limits compile; none is outside of them."""
     sources = []
-    for k, sketch in enumerate(sketches_of(entry)):
-        for seed in seeds:
+    for k, sketch in nonempty(enumerate(sketches_of(entry))):
+        for seed in nonempty(seeds):
             func = te.lower(annotated(sketch, k, seed), name=entry["workload"])
             assert check_limits(func, Limits.of(HARDWARE)) == []
             sources.append(emit(func).source)
     for arch in ("sm_80", "sm_90"):
-        for module in compile_many(sources, arch, workers=2):
+        for module in nonempty(compile_many(sources, arch, workers=2)):
             assert not isinstance(module, CompileError), str(module)
             assert module.cubin[:4] == b"\x7fELF" and module.resources
 

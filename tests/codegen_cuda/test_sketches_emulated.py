@@ -24,6 +24,7 @@ from tests.codegen_cuda.golden_sketches import (
     sketches_of,
     step_kinds,
 )
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 needs_compiler = pytest.mark.skipif(
@@ -36,8 +37,8 @@ def emulate_sketches(entry: dict[str, Any], seeds: range) -> None:
     """Random programs of every sketch against the float64 reference."""
     sketches = sketches_of(entry, reduced_args(entry))
     oracle = Oracle(sketches[0].dag, np.random.default_rng(0))
-    for k, sketch in enumerate(sketches):
-        for seed in seeds:
+    for k, sketch in nonempty(enumerate(sketches)):
+        for seed in nonempty(seeds):
             state = annotated(sketch, k, seed)
             args = oracle.arguments()
             run_program(emit(te.lower(state)), args)

@@ -20,6 +20,7 @@ from ansor.evolve.evolution import EvolveOptions, evolve
 from ansor.evolve.mutation import Mutation
 from ansor.space.choices import Group, Space
 from tests.ansor.evolution_cases import random_group, random_rows, space_named, valid, variants_of
+from tests.nonempty import nonempty
 
 ROWS = 97
 NAMES = {
@@ -49,7 +50,7 @@ class MutationSuite:
 
     @pytest.mark.parametrize("seed", range(3))
     def test_rows_stay_programs_and_the_mask_says_which_differ(self, mutation: Mutation, seed: int) -> None:
-        for space in spaces(self.target):
+        for space in nonempty(spaces(self.target)):
             rng = np.random.default_rng(seed)
             rows = random_rows(space, ROWS, rng)
             changed, mask = mutation.apply(rows.copy(), space, rng)
@@ -63,7 +64,7 @@ class MutationSuite:
             )
 
     def test_the_rows_it_is_given_are_left_alone(self, mutation: Mutation) -> None:
-        for space in spaces(self.target):
+        for space in nonempty(spaces(self.target)):
             rows = random_rows(space, ROWS, np.random.default_rng(0))
             before = rows.copy()
             changed, _ = mutation.apply(rows, space, np.random.default_rng(1))
@@ -77,21 +78,21 @@ class MutationSuite:
         assert changes, f"no row of {NAMES[self.target]} was changed"
 
     def test_a_seed_decides(self, mutation: Mutation) -> None:
-        for space in spaces(self.target):
+        for space in nonempty(spaces(self.target)):
             rows = random_rows(space, ROWS, np.random.default_rng(0))
             first, again = [mutation.apply(rows, space, np.random.default_rng(5)) for _ in range(2)]
             same = (first[0] == again[0]).all() and (first[1] == again[1]).all()
             assert same, "the same rows and the same seed gave other rows; draw from `rng` only"
 
     def test_a_single_row(self, mutation: Mutation) -> None:
-        for space in spaces(self.target):
+        for space in nonempty(spaces(self.target)):
             rng = np.random.default_rng(0)
             changed, mask = mutation.apply(random_rows(space, 1, rng), space, rng)
             assert changed.shape == (1, space.width) and mask.shape == (1,)
 
     def test_evolution_goes_on_with_it_alone(self, mutation: Mutation) -> None:
         """Also where it has nothing to do: then nothing new comes, and nothing breaks."""
-        for space in spaces(self.target):
+        for space in nonempty(spaces(self.target)):
             rng = np.random.default_rng(0)
             (variant,) = variants_of(space, 1)
             weights = rng.random(space.width)

@@ -33,6 +33,7 @@ from te_lite.state import State
 from te_lite.step_json import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.drawn_programs import drawn_program
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
 PROGRAMS = 2
@@ -65,22 +66,22 @@ class SketchesSuite:
         return drawn
 
     def test_there_are_sketches_and_the_same_ones_every_time(self) -> None:
-        for name, dag in self.workloads().items():
+        for name, dag in nonempty(self.workloads().items()):
             found = self.sketches(dag)
             assert found, name
             assert [s.steps for s in found] == [s.steps for s in self.sketches(dag)]
 
     def test_programs_are_whole_and_survive_as_records(self) -> None:
-        for dag in self.workloads().values():
-            for state in self.programs(dag):
+        for dag in nonempty(self.workloads().values()):
+            for state in nonempty(self.programs(dag)):
                 assert state.concrete and infer_bounds(state).state.steps == state.steps
                 text = json.dumps([to_json(step) for step in state.steps])
                 assert replay(dag, [from_json(x) for x in json.loads(text)]) == state
 
     def test_programs_compute_the_workload(self) -> None:
-        for name, dag in self.workloads().items():
+        for name, dag in nonempty(self.workloads().items()):
             oracle = Oracle(dag, np.random.default_rng(7))
-            for state in self.programs(dag):
+            for state in nonempty(self.programs(dag)):
                 found = oracle.mismatch(te.lower(state), run)
                 assert found is None, f"{name}: {found} in {[to_json(step) for step in state.steps]}"
 
@@ -129,7 +130,7 @@ class SketchRuleSuite(SketchesSuite):
         assert isinstance(self.watched.paper, str) and isinstance(self.watched.departs, str)
 
     def test_it_applies_to_each_workload(self) -> None:
-        for name, dag in self.workloads().items():
+        for name, dag in nonempty(self.workloads().items()):
             self.watched.applied.clear()
             self.sketches(dag)
             assert self.watched.applied, f"the condition of the rule never holds for the workload {name!r}"
@@ -137,7 +138,7 @@ class SketchRuleSuite(SketchesSuite):
     def test_the_condition_is_one_of_three_and_always_the_same(self) -> None:
         for dag in self.workloads().values():
             self.sketches(dag)
-        for ctx, state, k, answer in list(self.watched.asked):
+        for ctx, state, k, answer in nonempty(list(self.watched.asked)):
             assert isinstance(answer, Condition)
             assert self.watched.rule.condition(ctx, state, k) is answer
 
@@ -145,9 +146,9 @@ class SketchRuleSuite(SketchesSuite):
         """The state it was given is how every state begins that it gives; each is what its steps make."""
         for dag in self.workloads().values():
             self.sketches(dag)
-        for state, k, outcomes in self.watched.applied:
+        for state, k, outcomes in nonempty(self.watched.applied):
             assert 0 <= k < len(state.stages)
-            for made, following in outcomes:
+            for made, following in nonempty(outcomes):
                 assert made.steps[: len(state.steps)] == state.steps, "a state must go on from the one it is given"
                 assert replay(made.dag, made.steps) == made, "a state is not what its steps make"
                 assert -1 <= following < len(made.stages), f"there is no stage {following} to look at next"

@@ -14,6 +14,7 @@ from exercises.core.exercise import HOME, catalogue
 from exercises.core.verdict import hint, verdict
 from tests.exercise_table import DOCUMENT, with_table
 from tests.exercises.mistakes import all_mistakes
+from tests.nonempty import nonempty
 
 EXERCISES = catalogue()
 MISTAKES = all_mistakes()
@@ -43,7 +44,7 @@ def test_solutions_pass_and_mistakes_get_their_sentence(name: str, tmp_path: Pat
 @pytest.mark.parametrize("name", cases(name for name, mistakes in MISTAKES.items() if mistakes.right))
 def test_other_right_answers_pass(name: str, tmp_path: Path) -> None:
     right = EXERCISES[name].solution.read_text()
-    for k, (old, new) in enumerate(MISTAKES[name].right):
+    for k, (old, new) in nonempty(enumerate(MISTAKES[name].right)):
         assert old in right, old
         path = tmp_path / f"{name}_{k}.py"
         path.write_text(right.replace(old, new))

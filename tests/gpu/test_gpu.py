@@ -36,6 +36,7 @@ pytest.importorskip("pycuda.driver", exc_type=ImportError)
 from codegen_cuda.array_checks import JUDGED  # noqa: E402
 from codegen_cuda.limits import usage  # noqa: E402
 from codegen_cuda.module import CudaModule, open_device  # noqa: E402
+from tests.nonempty import nonempty  # noqa: E402
 
 EXPECTED = {
     **dict.fromkeys(("illegal_address", "misaligned", "trap", "worker_killed"), E.RUNTIME_DEVICE),
@@ -74,14 +75,14 @@ def test_sampled_programs_at_real_shapes(name: str) -> None:
     target, rng = ansor.Target("cuda"), np.random.default_rng(0)
     hardware = ansor.HardwareParams.for_target(target)
     ordinary, extra = generate_sketches(oracle.dag, target, hardware), extra_sketches(oracle.dag, target, hardware)
-    for sketch, count in [*[(s, 3) for s in ordinary], *[(s, 1) for s in extra]]:
-        for _ in range(count):
+    for sketch, count in nonempty([*[(s, 3) for s in ordinary], *[(s, 1) for s in extra]]):
+        for _ in nonempty(range(count)):
             state = drawn_program(sketch, target, hardware, rng)
             assert state is not None
             func = te.lower(state)
             args = oracle.arguments()
             on_device(func, args)
-            for t, got in zip(oracle.dag.tensors, args, strict=True):
+            for t, got in nonempty(zip(oracle.dag.tensors, args, strict=True)):
                 if t not in oracle.inputs:
                     want = oracle.reference[t]
                     assert np.abs(got - want).max() <= 2e-4 * np.abs(want).max(), name

@@ -20,6 +20,7 @@ from relay_lite.pytorch import partition  # noqa: E402
 from relay_lite.pytorch.network import prepared  # noqa: E402
 from relay_lite.pytorch.options import Options  # noqa: E402
 from relay_lite.pytorch.program import Program  # noqa: E402
+from tests.nonempty import nonempty  # noqa: E402
 from tests.torch.nets import made as net  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
@@ -190,7 +191,7 @@ def test_streams(programs: list[Program]) -> None:
             y = x + k
             found.append((y, compiled(y)))
     torch.cuda.synchronize()
-    for y, got in found:
+    for y, got in nonempty(found):
         close(got, model(y), 1e-4)
 
 

@@ -12,6 +12,7 @@ from relay_lite import reference
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from relay_lite.ir.visit import free_vars, post_order
+from tests.nonempty import nonempty
 
 Rng = np.random.Generator
 
@@ -104,7 +105,9 @@ def _draw(v: Var, rng: Rng) -> np.ndarray[Any, Any]:
 
 def assert_same_meaning(before: Function, after: Function, tolerance: float = 1e-10) -> None:
     """Both give the same on the same inputs; `tolerance` is relative to the largest value of each result."""
-    for want, got in zip(run(before, np.random.default_rng(1)), run(after, np.random.default_rng(1)), strict=True):
+    for want, got in nonempty(
+        zip(run(before, np.random.default_rng(1)), run(after, np.random.default_rng(1)), strict=True)
+    ):
         assert want.shape == got.shape and want.dtype == got.dtype
         assert np.all(np.isfinite(want)), "the test graph itself overflows"
         np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(float(np.abs(want).max(initial=0)), 1e-3))

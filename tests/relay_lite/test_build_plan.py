@@ -20,6 +20,7 @@ from relay_lite.ir.visit import function_calls, post_order
 from relay_lite.runtime import assemble
 from relay_lite.runtime.assemble import GroupKernel, make_plan, reshaped_params
 from relay_lite.runtime.memory import Request
+from tests.nonempty import nonempty
 from tests.relay_lite.memory_oracle import collisions
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -177,7 +178,7 @@ def test_any_order_that_keeps_the_dependencies_is_right(seed: int, slack: int) -
     want = evaluate(function, given)
     for _ in range(4):
         got = carry_out(plan, function, given, any_order(rng, dependencies(plan)))
-        assert all((a == b).all() for a, b in zip(got, want, strict=True))
+        assert all((a == b).all() for a, b in nonempty(zip(got, want, strict=True)))
 
 
 @pytest.mark.parametrize(("small", "tensors"), [(assemble.SMALL, 4), (0, 1)])

@@ -18,6 +18,7 @@ from ansor.cli.main import main
 from ansor.core.nd import aligned_copy
 from relay_lite import Call, GraphError, graph_executor, post_order, reference
 from relay_lite.tuning.network import load_network
+from tests.nonempty import nonempty
 
 FOLDER = Path(__file__).parent.parent / "golden" / "exported"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.pt2"))
@@ -57,7 +58,7 @@ def test_a_program_is_compiled() -> None:
     module = graph_executor.GraphModule(on_device)
     module.run(**{mod["main"].params[0].name: values("tokens", "input")[0]})
     wanted = values("tokens", "output")
-    for k, want in enumerate(wanted):
+    for k, want in nonempty(enumerate(wanted)):
         close(module.get_output(k).numpy(), want, 1e-5)
     plan, given = module.plan, aligned_copy(values("tokens", "input")[0])
     made = [aligned_copy(np.full(place.shape, -1, place.dtype)) for place in plan.outputs]
@@ -65,7 +66,7 @@ def test_a_program_is_compiled() -> None:
     for place, array in zip(plan.outputs, made, strict=True):
         on_device.executor.point(place.storage, array.ctypes.data)
     on_device.executor.run()
-    for got, want in zip(made, wanted, strict=True):
+    for got, want in nonempty(zip(made, wanted, strict=True)):
         close(got, want, 1e-5)
 
 
@@ -168,21 +169,28 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
         relay.frontend.from_exported_program(3)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_file_with_wrong_bytes_gives_an_error_or_a_graph(seed: int, tmp_path: Path) -> None:
+def test_a_file_with_wrong_bytes_gives_an_error_or_a_graph(tmp_path: Path) -> None:
+    said = [refusal(seed, tmp_path) for seed in range(40)]
+    refused = [sentence for sentence in said if sentence is not None]
+    assert refused and not any("\n" in sentence for sentence in refused)
+
+
+def refusal(seed: int, folder: Path) -> str | None:
+    """What is said of a file with three wrong bytes in one of its parts; None where it can be read."""
     rng = np.random.default_rng(seed)
     with zipfile.ZipFile(FOLDER / "weights.pt2") as archive:
         data = {name: bytearray(archive.read(name)) for name in archive.namelist()}
     name = rng.choice(sorted(data))
     for place in rng.integers(0, len(data[name]), 3) if len(data[name]) else ():
         data[name][place] = rng.integers(32, 127)
-    with zipfile.ZipFile(tmp_path / "wrong.pt2", "w") as archive:
+    with zipfile.ZipFile(folder / "wrong.pt2", "w") as archive:
         for entry, content in data.items():
             archive.writestr(entry, bytes(content))
     try:
-        relay.frontend.from_exported_program(tmp_path / "wrong.pt2")
+        relay.frontend.from_exported_program(folder / "wrong.pt2")
     except GraphError as error:
-        assert "\n" not in str(error)
+        return str(error)
+    return None
 
 
 def test_importing_the_package_does_not_import_torch() -> None:

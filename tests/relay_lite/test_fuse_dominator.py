@@ -8,6 +8,7 @@ import pytest
 from relay_lite.ir.nodes import Function
 from relay_lite.ir.op_registry import OpPattern
 from relay_lite.transform.dominator import between, flow_graph, post_dominators
+from tests.nonempty import nonempty
 
 from .toy_graphs import ADD, CONV, RELU, call, random_graph, var
 
@@ -28,7 +29,7 @@ def test_random_graphs(seed: int) -> None:
         if k == graph.result or not edges:
             backwards.add_edge(outside, k)
     oracle = nx.immediate_dominators(backwards, outside)
-    for k, node in enumerate(tree):
+    for k, node in nonempty(enumerate(tree)):
         assert node.parent == (None if oracle[k] == outside else oracle[k])
         if node.parent is None:
             assert node.depth == 1

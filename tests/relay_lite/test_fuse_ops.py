@@ -12,6 +12,7 @@ from relay_lite.transform import DefuseOps, FuseOps, PassContext
 from relay_lite.transform.dominator import flow_graph
 from relay_lite.transform.fuse_ops import fuse_ops, own_scalars, partition
 from relay_lite.transform.fused_function import fused_name, structure
+from tests.nonempty import nonempty
 
 from .toy_graphs import ADD, CONCAT, CONV, RELU, RESHAPE, SHAPE, SORT, SPLIT, SUM, call, random_graph, scalar, var
 
@@ -207,10 +208,9 @@ def test_only_the_last_node_of_a_group_is_read_elsewhere(seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = flow_graph(random_graph(rng, 50))
     roots = partition(graph)
-    for k, edges in enumerate(graph.readers):
-        if roots[k] != k:
-            assert k != graph.result
-            assert all(roots[edge.reader] == roots[k] for edge in edges)
+    for k, edges in nonempty((k, edges) for k, edges in enumerate(graph.readers) if roots[k] != k):
+        assert k != graph.result
+        assert all(roots[edge.reader] == roots[k] for edge in nonempty(edges))
 
 
 def test_structure_tells_attributes_constants_and_sharing_apart() -> None:

@@ -25,6 +25,7 @@ from relay_lite.ir.types import TensorType, TupleType
 from relay_lite.ir.visit import function_calls, is_op, post_order
 from relay_lite.runtime.assemble import make_plan
 from relay_lite.transform.defuse_ops import DefuseOps
+from tests.nonempty import nonempty
 from tests.relay_lite.test_build_cuda import TARGET, emulate
 from tests.relay_lite.test_build_plan import MIX, Array, Rng, any_order, carry_out, evaluate, group, kernel_of
 
@@ -184,7 +185,7 @@ def test_a_recurrent_layer(steps: int, batch: int, hidden: int, backwards: bool,
     want = lstm_by_hand(weight, given["x"].astype("float64"), given["h"], given["c"], steps, backwards)
     module = relay.graph_executor.GraphModule(relay.build(function, target="c")["default"](relay.cpu()))
     module.run(**given)
-    for k, (known, value) in enumerate(zip(reference.run(function, given), want, strict=True)):
+    for k, (known, value) in nonempty(enumerate(zip(reference.run(function, given), want, strict=True))):
         np.testing.assert_allclose(known, value, atol=1e-5)
         np.testing.assert_allclose(module.get_output(k).numpy(), value, atol=1e-5)
 
@@ -197,8 +198,8 @@ def test_a_recurrent_layer_on_the_emulator(sizes: tuple[int, int, int]) -> None:
     rng = np.random.default_rng(4)
     given = {v.name: rng.uniform(-2, 2, v.shape).astype("float32") for v in function.params}
     library = relay.build(function, target=TARGET)
-    assert all(s.offset % 16 == 0 for s in library.plan.storages)
-    for got, want in zip(emulate(library, given), reference.run(function, given), strict=True):
+    assert all(s.offset % 16 == 0 for s in nonempty(library.plan.storages))
+    for got, want in nonempty(zip(emulate(library, given), reference.run(function, given), strict=True)):
         np.testing.assert_allclose(got, want, atol=1e-5)
 
 
@@ -340,7 +341,7 @@ def test_what_a_step_may_give(name: str, width: int) -> None:
     given = {v.name: rng.uniform(-1, 1, v.shape).astype("float32") for v in function.params}
     module = relay.graph_executor.GraphModule(relay.build(function, target="c")["default"](relay.cpu()))
     module.run(**given)
-    for k, want in enumerate(reference.run(function, given)):
+    for k, want in nonempty(enumerate(reference.run(function, given))):
         np.testing.assert_allclose(module.get_output(k).numpy(), want, atol=1e-6)
 
 

@@ -102,17 +102,20 @@ def test_a_cut_model_is_refused_or_read_never_worse() -> None:
     model = small()[1]
     data = model.SerializeToString()
     rng = np.random.default_rng(0)
+    refused = []
     for end in rng.integers(0, len(data), 60):
         try:
             from_onnx(data[: int(end)])
         except GraphError as error:
-            assert "\n" not in str(error)
+            refused.append(str(error))
+    assert refused and not any("\n" in sentence for sentence in refused)
 
 
 def test_random_bytes_in_a_model_are_refused_or_read_never_worse() -> None:
     model = small()[1]
     data = bytearray(model.SerializeToString())
     rng = np.random.default_rng(1)
+    refused = []
     for _ in range(150):
         spoiled = bytearray(data)
         for at in rng.integers(0, len(data), 2):
@@ -120,7 +123,8 @@ def test_random_bytes_in_a_model_are_refused_or_read_never_worse() -> None:
         try:
             from_onnx(bytes(spoiled))
         except GraphError as error:
-            assert "\n" not in str(error)
+            refused.append(str(error))
+    assert refused and not any("\n" in sentence for sentence in refused)
 
 
 def test_open_extents_are_asked_for() -> None:

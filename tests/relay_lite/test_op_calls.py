@@ -12,6 +12,7 @@ import tests.relay_lite.op_case as op_case
 from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Constant, as_expr, const
 from relay_lite.ir.op_registry import OPS, Op, OpPattern
+from tests.nonempty import nonempty
 from tests.relay_lite.sound_calls import SOUND, f, sound
 
 PATTERNS = {
@@ -33,7 +34,7 @@ PATTERNS = {
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 def test_patterns(pattern: OpPattern) -> None:
-    for name in PATTERNS[pattern].split():
+    for name in nonempty(PATTERNS[pattern].split()):
         assert OPS[name].pattern == pattern, name
 
 

@@ -9,6 +9,7 @@ from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Call, Constant, Function, Tuple, TupleGetItem
 from relay_lite.ir.visit import post_order
 from relay_lite.transform import FoldConstant, SimplifyInference
+from tests.nonempty import nonempty
 
 from .pass_graphs import Layers, assert_same_meaning, calls, function, ops, relu
 
@@ -110,13 +111,12 @@ def test_norms_of_rows_may_stay(name: str) -> None:
     """Those over the last dimensions, where a target computes whole rows in one kernel."""
     make = Layers(np.random.default_rng(8))
     x = make.input(2, 6, 3, 6)
-    for attrs, stay in zip(ROWS[name], (1, 0), strict=True):
-        if attrs is not None:
-            vectors = [] if name == "nn.l2_normalize" else [make.draw(6), make.draw(6)]
-            before = function(call(name, x, *vectors, **attrs))
-            after = SimplifyInference(keep_rows=True)(before)
-            assert ops(after).get(name, 0) == stay
-            assert_same_meaning(before, after)
+    for attrs, stay in nonempty((a, n) for a, n in zip(ROWS[name], (1, 0), strict=True) if a is not None):
+        vectors = [] if name == "nn.l2_normalize" else [make.draw(6), make.draw(6)]
+        before = function(call(name, x, *vectors, **attrs))
+        after = SimplifyInference(keep_rows=True)(before)
+        assert ops(after).get(name, 0) == stay
+        assert_same_meaning(before, after)
 
 
 def test_what_has_no_such_layer_stays_the_same_function() -> None:

@@ -22,6 +22,7 @@ from te_lite.step import RFactor, Split, Step
 from te_lite.step_json import to_json
 from te_lite.verify import verify
 from tests.backward_reads import LONGEST, Case, random_case
+from tests.nonempty import nonempty
 from tests.schedule_fuzz import Fuzzer
 from tests.te_lite.test_lanes import LANES, Untrue, assert_equal
 
@@ -96,7 +97,7 @@ def drawn(number: int, gpu: bool) -> tuple[Case, te.State, te.LoweredFunc, str]:
 @pytest.mark.unverified
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 def test_random_chains(gpu: bool) -> None:
-    for number in range(2 * PER_KIND):
+    for number in nonempty(range(2 * PER_KIND)):
         case, _, func, where = drawn(number, gpu)
         assert case.mismatch(te.lower(case.dag.init_state), run) is None, where
         verify(func)
@@ -126,7 +127,7 @@ def in_lanes(state: te.State, rng: np.random.Generator) -> tuple[list[Step], lis
 @pytest.mark.unverified
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 def test_lanes_are_their_programs(gpu: bool) -> None:
-    for number in range(PER_KIND):
+    for number in nonempty(range(PER_KIND)):
         case, state, _, _ = drawn(number, gpu)
         rng = np.random.default_rng([SEED, number])
         many, single = in_lanes(state, rng)

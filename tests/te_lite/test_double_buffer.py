@@ -20,6 +20,7 @@ from te_lite.step import ComputeAt, DoubleBuffer
 from te_lite.step_json import from_json, to_json
 from te_lite.stmt import Alloc, Barrier, For, If, Seq, Stmt, bodies, seq, stmts_of, with_bodies
 from te_lite.verify import verify
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 from tests.te_lite.tiled_programs import CONVOLUTIONS, PRODUCTS, PROGRAMS, Product
 
@@ -77,7 +78,7 @@ def test_a_pipeline_that_runs_again_meets_before_it_only_for_odd_turns(depth: in
 
 def test_only_one_of_two_copies_is_fetched_ahead() -> None:
     state = PRODUCTS["cut tiles"].state(ahead=False)
-    for k in (k for k, s in enumerate(state.stages) if s.op.name.endswith(".shared")):
+    for k in nonempty((k for k, s in enumerate(state.stages) if s.op.name.endswith(".shared"))):
         one = apply(state, DoubleBuffer(k))
         func = te.lower(one)
         verify(func)
@@ -112,18 +113,24 @@ def test_the_step_is_recorded_printed_and_replayed() -> None:
     assert s.state.stages[1].double_buffer and str(te.lower(s.state)) == str(te.lower(state))
 
 
-def test_storage_is_counted_twice_and_tiles_are_aligned() -> None:
-    for name, program in PROGRAMS.items():
-        bounds = infer_bounds(program.state())
-        func = te.lower(program.state())
-        sizes = {s.buffer.name: s.buffer.size for s in stmts_of(func.body) if isinstance(s, Alloc)}
-        for k, stage in enumerate(bounds.state.stages):
-            if stage.op.name.endswith(".shared") and stage.storage_align is None:
-                points = int(np.prod([r.extent for r in bounds.regions[k][: len(stage.op.axis)]]))
-                tiles = tile_count(bounds, k)
-                assert tiles == (1 if name == "one turn" else 2)
-                assert sizes[stage.op.name] == stored_elements(points, 4, tiles)
-                assert (sizes[stage.op.name] - points) % 4 == 0
+def aligned(name: str) -> bool:
+    """Whether every shared copy of a program has rows of a length that is asked for."""
+    stages = PROGRAMS[name].state().stages
+    return all(stage.storage_align is not None for stage in stages if stage.op.name.endswith(".shared"))
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if not aligned(name)])
+def test_storage_is_counted_twice_and_tiles_are_aligned(name: str) -> None:
+    state = PROGRAMS[name].state()
+    bounds = infer_bounds(state)
+    sizes = {s.buffer.name: s.buffer.size for s in stmts_of(te.lower(state).body) if isinstance(s, Alloc)}
+    copies = ((k, s) for k, s in enumerate(bounds.state.stages) if s.op.name.endswith(".shared"))
+    for k, stage in nonempty((k, s) for k, s in copies if s.storage_align is None):
+        points = int(np.prod([r.extent for r in bounds.regions[k][: len(stage.op.axis)]]))
+        tiles = tile_count(bounds, k)
+        assert tiles == (1 if name == "one turn" else 2)
+        assert sizes[stage.op.name] == stored_elements(points, 4, tiles)
+        assert (sizes[stage.op.name] - points) % 4 == 0
 
 
 # ------------------------------------------------------------------------------------------------- refusals

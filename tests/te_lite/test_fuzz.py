@@ -15,6 +15,7 @@ from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
 from te_lite.step_json import from_json, to_json
 from te_lite.verify import verify
+from tests.nonempty import nonempty
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
 from tests.workloads import WORKLOADS
@@ -47,7 +48,7 @@ def executed(state: te.State) -> te.State:
 
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 def test_random_schedules(oracle: Oracle, gpu: bool) -> None:
-    for i in range(PER_KIND):
+    for i in nonempty(range(PER_KIND)):
         state, func = Fuzzer(oracle.dag, np.random.default_rng([SEED, i]), gpu).draw()
         where = f"seed [{SEED}, {i}], steps {[to_json(s) for s in state.steps]}"
         verify(func)

@@ -12,6 +12,7 @@ import te_lite as te
 from te_lite.index_span import IndexTuples, first_step, form_axes, index_span, span_at_least, usual_steps
 from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, Unknown, index_form
 from tests.backward_reads import index_values, random_index, written
+from tests.nonempty import nonempty
 
 FORMS: dict[str, Form] = {
     "an axis": Affine(((0, 1),), 3),
@@ -96,7 +97,7 @@ def test_steps() -> None:
 def test_usual_steps_are_those_of_most_places() -> None:
     for name in ("a quotient", "a quotient that falls", "one period", "a remainder that falls"):
         form = FORMS[name]
-        for axis, step in usual_steps(form).items():
+        for axis, step in nonempty(usual_steps(form).items()):
             unit = [int(a == axis) for a in (0, 1)]
             moves = [value(form, (i + unit[0], j + unit[1])) - value(form, (i, j)) for i, j in np.ndindex(24, 24)]
             assert step == max(set(moves), key=moves.count), name
@@ -106,11 +107,10 @@ def test_random_indices() -> None:
     """Wherever a tile lies, what is said to be sure is; nothing is missed of the tile that begins at 0."""
     rng = np.random.default_rng(4)
     variables = [te.Var("i"), te.Var("j")]
-    for _ in range(300):
-        index = random_index(rng, 2)
-        form = index_form(te.const(0) + written(index, variables), {v: n for n, v in enumerate(variables)})
-        if isinstance(form, Unknown):
-            continue
+    columns = {v: n for n, v in enumerate(variables)}
+    drawn = (random_index(rng, 2) for _ in range(300))
+    forms = ((index, index_form(te.const(0) + written(index, variables), columns)) for index in drawn)
+    for index, form in nonempty((index, form) for index, form in forms if not isinstance(form, Unknown)):
         axes = rng.integers(1, 6, 2).tolist()
         tiles = [index_values(index, list(np.indices(axes) + np.reshape(at, (2, 1, 1)))) for at in np.ndindex(6, 6)]
         assert span_at_least(form, axes) <= min(int(np.ptp(tile)) + 1 for tile in tiles), index

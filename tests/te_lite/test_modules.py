@@ -16,6 +16,7 @@ import pytest
 import te_lite
 from te_lite.errors import TeError
 from te_lite.hooks import Hook
+from tests.nonempty import nonempty
 
 HOME = Path(te_lite.__file__).parent
 FOLDERS = [p.parent for p in sorted(HOME.rglob("__init__.py"))]
@@ -60,10 +61,10 @@ def test_the_reading_order_names_every_module_once(folder: Path) -> None:
 def test_no_module_imports_one_that_is_read_later(folder: Path) -> None:
     package = name_of(folder)
     place = {f"{package}.{name}": k for k, name in enumerate(reading_order(folder))}
-    for name, own in place.items():
+    for name, own in nonempty(place.items()):
         path = folder / name.rpartition(".")[2]
-        for file in path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]:
-            for target in imports(file):
+        for file in nonempty(path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]):
+            for target in nonempty(imports(file)):
                 assert target != package, f"{file} imports its face"
                 beside = next((k for other, k in place.items() if f"{target}.".startswith(f"{other}.")), own)
                 assert beside <= own, f"{file} imports {target}, which is read later"

@@ -18,6 +18,7 @@ from te_lite.errors import InterpError
 from te_lite.reference import evaluate
 from te_lite.reference_points import PointReference
 from te_lite.tensor import ComputeOp
+from tests.nonempty import nonempty
 from tests.workloads import WORKLOADS
 
 
@@ -88,11 +89,11 @@ def test_points_are_those_of_the_whole(name: str, chunk: int, monkeypatch: pytes
     tensors = [x for t in dag.outputs for x in (t, errors.get(t)) if x is not None]
     whole = evaluate([*dag.inputs, *tensors], {t: d.whole() for t, d in drawn.items()}, "float64")
     points = PointReference(tensors, {t: lambda i, d=d: d.at(i, wide=True) for t, d in drawn.items()})
-    for t in dag.outputs:
+    for t in nonempty(dag.outputs):
         mine = [x for x in (t, errors.get(t)) if x is not None]
         for _ in range(2):
             where = [rng.integers(0, n, 20) for n in t.shape]
-            for tensor, got in zip(mine, points.at(mine, where), strict=True):
+            for tensor, got in nonempty(zip(mine, points.at(mine, where), strict=True)):
                 want = whole[tensor][tuple(where)]
                 assert got.dtype == want.dtype
                 np.testing.assert_allclose(got, want if t.shape else want.reshape(1), rtol=1e-11, atol=1e-300)

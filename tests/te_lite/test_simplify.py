@@ -31,6 +31,7 @@ from te_lite.simplify import Simplifier
 from te_lite.stmt import Buffer
 from te_lite.visit import walk
 from tests.amount import examples
+from tests.nonempty import nonempty
 from tests.strategies import evaluate, grid, index_exprs, random_condition, random_index_expr
 
 # ------------------------------------------------------------------------------------------------ random expressions
@@ -66,7 +67,7 @@ def random_ranges(rng: np.random.Generator) -> dict[Var, tuple[int, int]]:
 def fuzz(seed: int, count: int) -> None:
     """`count` random expressions, ten to a simplifier, a fifth of them conditions, one range in three left unknown."""
     rng = np.random.default_rng(seed)
-    for batch in range(count // 10):
+    for batch in nonempty(range(count // 10)):
         ranges = random_ranges(rng)
         env = grid(ranges)
         s = Simplifier({v: r for v, r in ranges.items() if rng.random() < 0.85})
@@ -264,7 +265,7 @@ def conv2d_indices() -> tuple[dict[Var, tuple[int, int]], list[tuple[Expr, str, 
 
 def test_conv2d_tutorial_indices_are_as_short_as_the_page() -> None:
     ranges, cases = conv2d_indices()
-    for e, text, count in cases:
+    for e, text, count in nonempty(cases):
         out = Simplifier(ranges).simplify(e)
         assert (repr(out), divisions(out)) == (text, count)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,7 @@ def test_a_reduction_whose_extent_varies(beyond: int) -> None:
         k = te.reduce_axis((0, 6 - i), name="k")
         return te.sum(A[i, k + i + beyond], axis=k)
 
-    if beyond:
-        with pytest.raises(UnsafeError, match="index 6 of dimension 1"):
-            lowered((4,), body)
-    else:
+    with pytest.raises(UnsafeError, match="index 6 of dimension 1") if beyond else nullcontext():
         lowered((4,), body)
 
 
@@ -83,8 +81,8 @@ def test_it_is_refused_where_the_reference_refuses_it(di: int, dj: int, low: int
     data = np.random.default_rng(0).random((4, 6), np.float32)
     try:
         evaluate([A, out], {A: data})
+        refused = False
     except InterpError:
-        with pytest.raises(UnsafeError, match="of dimension"):
-            te.lower(te.create_schedule(out.op), [A, out])
-    else:
+        refused = True
+    with pytest.raises(UnsafeError, match="of dimension") if refused else nullcontext():
         te.lower(te.create_schedule(out.op), [A, out])

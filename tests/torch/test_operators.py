@@ -14,6 +14,7 @@ import relay_lite as relay
 from relay_lite import reference
 from relay_lite.frontend.torch.importer import import_graph
 from relay_lite.frontend.torch.program import AtenGraph, AtenNode, Ref, TensorInfo
+from tests.nonempty import nonempty
 
 F = torch.nn.functional
 pytestmark = pytest.mark.torch
@@ -328,7 +329,7 @@ def test_an_operator_means_what_it_does_in_pytorch(name: str) -> None:
     got = reference.run(mod, given, {})
     want = function(*inputs)
     pairs = list(zip(got, want, strict=True)) if isinstance(got, tuple) else [(got, want)]
-    for g, w in pairs:
+    for g, w in nonempty(pairs):
         wanted = w.numpy() if isinstance(w, torch.Tensor) else w[0].numpy()
         assert (g.shape, str(g.dtype)) == (wanted.shape, str(wanted.dtype))
         finite = wanted[np.isfinite(wanted)]

@@ -24,6 +24,7 @@ from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.errors import TeError
 from tests.amount import some
+from tests.nonempty import nonempty
 from tests.vta_sim import random_programs
 from tests.vta_sim.conv import LAYERS
 from tests.vta_sim.packed import conv_of
@@ -149,8 +150,8 @@ def test_another_machine_has_other_programs() -> None:
     small = Config(log_acc_buff_size=16, log_inp_buff_size=16)
     rng = np.random.default_rng(5)
     tensors = conv_of(LAYERS["C8"]).requantized()
-    for sketch in sketches_of(tensors)[:2]:
-        for state in drawn(sketch, 4, rng, small):
+    for sketch in nonempty(sketches_of(tensors)[:2]):
+        for state in nonempty(drawn(sketch, 4, rng, small)):
             assert compile_schedule(state, tensors, small).config.depth(Memory.ACC) == 1024
 
 

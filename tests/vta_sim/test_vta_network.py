@@ -16,6 +16,7 @@ from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Expr, Function
 from te_lite.reference import evaluate
 from tests.amount import some
+from tests.nonempty import nonempty
 from vta_sim.core.errors import MachineError
 from vta_sim.core.kinds import AluOp
 from vta_sim.graph import MachineKernel, graph_pack
@@ -234,7 +235,7 @@ def test_an_immediate_that_has_no_room_is_refused(number: int, fits: bool) -> No
 
 def test_inference_in_parts_is_the_reference() -> None:
     network = VtaNetwork(packed())
-    for image in images(some(3, 1), seed=1):
+    for image in nonempty(images(some(3, 1), seed=1)):
         want = reference.run(quantized(), {"data": image})
         np.testing.assert_array_equal(network.run({"data": image}), want)
 
@@ -252,7 +253,7 @@ def test_inference_with_a_compiled_processor_part() -> None:
 
     network = VtaNetwork(packed(), cpu=cpu)
     plain = PlainResnet(resnet()[1])
-    for image in images(1, seed=2):
+    for image in nonempty(images(1, seed=2)):
         seen.clear()
         got = network.run({"data": image})
         (head, _, (first,)), (tail, (last,), (logits,)) = seen
