@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.architecture.imports import parsed
+from tests.architecture.loop_lengths import functions_in, module_of, names_of
 
 
 @pytest.fixture(scope="package", autouse=True)
 def forget_trees() -> Iterator[None]:
     yield
-    parsed.cache_clear()
+    for kept in (parsed, module_of, names_of, functions_in):
+        kept.cache_clear()
