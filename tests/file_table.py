@@ -1,22 +1,20 @@
-"""The table of files in docs/files.md, made of the first sentence of every module.
+"""A table of the packages' files, made of the first sentence of every module.
 
-python -m tests.file_table      writes the table anew
+python -m tests.file_table                       prints all of it
+python -m tests.file_table te_lite ansor/space   prints these folders, or files
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
 from tests.architecture.test_house import PACKAGES
-from tests.marked_table import replaced
 
 ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs" / "files.md"
-BEGIN = "<!-- begin: table of files, written by `python -m tests.file_table` -->\n"
-END = "<!-- end: table of files -->\n"
 
 
 @cache
@@ -24,31 +22,25 @@ def idea(path: Path) -> str:
     """The first sentence of a module's docstring, without the section of the specification that it cites."""
     paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
     sentence = " ".join(paragraph.split()).split(".  ")[0].split(". ")[0]
-    return re.sub(r" \((?:spec|design) [^)]*\)", "", sentence).rstrip(".:").replace("|", "\\|")
+    return re.sub(r" \((?:spec|design) [^)]*\)", "", sentence).rstrip(".:")
 
 
-def sources() -> list[Path]:
-    """Every Python file of the packages."""
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+def sources(*places: str) -> list[Path]:
+    """The Python files of the packages in these folders, given from the root of the repository; without any, all."""
+    for place in places:
+        if not (ROOT / place).exists():
+            raise SystemExit(f"no such file or folder: {place}")
+    found = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    wanted = [ROOT / place for place in places or ("",)]
+    return [path for path in found if any(path.is_relative_to(place) for place in wanted)]
 
 
-def table() -> str:
-    """A heading and a table per package."""
-    parts = []
-    for package in PACKAGES:
-        rows = [
-            f"| [{path.relative_to(ROOT / package)}](../{path.relative_to(ROOT)}) | {idea(path)} |"
-            for path in sources()
-            if path.is_relative_to(ROOT / package)
-        ]
-        parts.append("\n".join([f"### {package}", "", "| file | idea |", "|---|---|", *rows]))
-    return "\n\n".join(parts) + "\n"
-
-
-def with_table(text: str) -> str:
-    """A document with the table between its two marks replaced."""
-    return replaced(text, BEGIN, table(), END)
+def table(paths: list[Path]) -> str:
+    """A line for each file: where it is, and its idea."""
+    names = [str(path.relative_to(ROOT)) for path in paths]
+    width = max(map(len, names), default=0)
+    return "\n".join(f"{name:{width}}  {idea(path)}" for name, path in zip(names, paths, strict=True))
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(with_table(DOCUMENT.read_text()))
+    print(table(sources(*[place.rstrip("/") for place in sys.argv[1:]])))
