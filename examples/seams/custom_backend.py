@@ -2,7 +2,7 @@
 
 A backend says what a program is (`source`, `build`) and what runs it (`open`).  With that its programs are searched,
 measured and checked, and whole networks run.  Nothing is compiled here: a built program is its loops as JSON.
-CONTRIBUTING.md ("Adding a backend") puts it to use.
+docs/replacing_a_part.md ("Adding a backend") puts it to use.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The decision that CONTRIBUTING.md adds: drawn, made into states, parsed back, mutated, and right."""
+"""The decision that docs/replacing_a_part.md adds: drawn, made into states, parsed back, mutated, and right."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ CASES = pytest.mark.parametrize(("name", "target"), [(name, target) for name in 
 
 def example() -> Decision[Any]:
     """The class of the section on decisions, made from its text."""
-    section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Adding a decision\n")[2].partition("\n## ")[0]
-    (block,) = blocks(section)
+    page = (ROOT / "docs" / "replacing_a_part.md").read_text()
+    (block,) = blocks(page.partition("## Adding a decision\n")[2].partition("\n## ")[0])
     names: dict[str, Any] = {}
     exec(block.code, names)
     made: Decision[Any] = names["Explicit"]()

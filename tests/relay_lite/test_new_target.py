@@ -1,4 +1,4 @@
-"""A target that is added by hand, as CONTRIBUTING.md says: it is searched, measured, recorded, and runs networks."""
+"""A target added by hand, as docs/replacing_a_part.md says: it is searched, measured, recorded, and runs networks."""
 
 from __future__ import annotations
 
