@@ -15,11 +15,12 @@ from tests.documents import DOCUMENTS, PICTURES, ROOT, Block, agrees, blocks, pa
 from tests.file_table import idea, sources, table
 from tests.nonempty import nonempty
 
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+NOT_SHOWN = re.compile(r"^```\w*\n.*?^```$|<!--.*?-->", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)|^\[\w+\]: (\S+)()$", re.MULTILINE)
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 LONG = {
-    "README.md", "CONTRIBUTING.md", "docs/export.md", "docs/measuring.md", "docs/offline.md",
+    "README.md", "docs/commands.md", "docs/export.md", "docs/measuring.md", "docs/offline.md",
     "docs/replacing_a_part.md", "docs/vta.md",
     "docs/chapters/06_cuda.md", "docs/chapters/08_search.md", "docs/chapters/10_networks.md",
 }  # fmt: skip
@@ -64,17 +65,33 @@ def test_blocks_and_what_they_print_and_draw_are_found() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
-    targets = links(document.read_text())
-    assert [t for t in targets if "://" not in t and not (document.parent / t).exists()] == []
+    assert broken_links(document.read_text(), document) == []
 
 
-def links(text: str) -> list[str]:
-    """Where the links of a document lead; what looks like one in its code is none."""
-    return LINK.findall(FENCED.sub("", text))
+def broken_links(text: str, document: Path) -> list[str]:
+    """The links of a document that lead to no file, or to no heading of one; code and comments have none."""
+    broken = []
+    for path, place, defined, _ in LINK.findall(NOT_SHOWN.sub("", text)):
+        target = document.parent / (path or defined or document.name)
+        there = "://" in path + defined or target.exists()
+        if not there or (place and target.suffix == ".md" and place not in anchors(target.read_text())):
+            broken.append(f"{path}{defined}{place and '#'}{place}")
+    return broken
 
 
-def test_links_are_found() -> None:
-    assert links("[here](a.md), [there](b.md#part)\n```c\na[i](x);\n```\n") == ["a.md", "b.md"]
+def test_broken_links_are_found() -> None:
+    text = "[here](none.md), [there](README.md#no-such-part), [it](README.md), [all](#nowhere)\n```c\na[i](x);\n```\n"
+    assert broken_links(text, ROOT / "README.md") == ["none.md", "README.md#no-such-part", "#nowhere"]
+
+
+def anchors(text: str) -> set[str]:
+    """The names by which the headings of a document are linked, as GitHub makes them."""
+    headings = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", found) for found in HEADING.findall(NOT_SHOWN.sub("", text))]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_a_heading_is_linked_by_its_words() -> None:
+    assert anchors("## The paper's `Foo`: a-b\n```python\n# no\n```\n") == {"the-papers-foo-a-b"}
 
 
 def test_every_departure_of_a_rule_is_listed() -> None:
@@ -83,7 +100,7 @@ def test_every_departure_of_a_rule_is_listed() -> None:
         assert not rule.departs or f"| `{type(rule).__name__}` | {rule.departs} |" in text, rule
 
 
-def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
+def test_the_figures_of_the_documents_are_those_of_the_results() -> None:
     lanes, cpu = [
         json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["figures"]
         for name in ("lanes", "cpu_codegen")
@@ -96,8 +113,10 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
         f"{matmul['ours']:.1f} ms | NumPy: {matmul['numpy']:.1f} ms",
         f"{conv['best']:.1f} ms | untuned loop nest: {conv['untuned']:.1f} ms",
     )
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs" / "results" / "cpu.md").read_text()
     assert [row for row in rows if row not in text] == []
+    at_once = f"{lanes['total_ms']:.1f} ms | one by one {lanes['single_ms']:,.0f} ms"
+    assert at_once in (ROOT / "README.md").read_text()
 
 
 def test_every_file_says_its_idea_in_its_first_line() -> None:
