@@ -94,6 +94,12 @@ def test_a_heading_is_linked_by_its_words() -> None:
     assert anchors("## The paper's `Foo`: a-b\n```python\n# no\n```\n") == {"the-papers-foo-a-b"}
 
 
+@pytest.mark.parametrize(("name", "most"), [("README.md", 9_000), ("CONTRIBUTING.md", 8_000), ("CHANGELOG.md", 12_000)])
+def test_what_everybody_meets_first_stays_short(name: str, most: int) -> None:
+    size = (ROOT / name).stat().st_size
+    assert size <= most, f"{name} has {size:,} bytes, {most:,} is the limit: what only some need belongs to docs/"
+
+
 def test_every_departure_of_a_rule_is_listed() -> None:
     text = (ROOT / "docs" / "differs_from_tvm.md").read_text()
     for rule in nonempty({type(rule): rule for rules in RULES.values() for rule in rules}.values()):
