@@ -69,9 +69,9 @@ class SketchPolicy:
     similar tasks are known, a quarter of it are theirs, later up to an eighth those of twins (`similar.py`).  A program
     of each sketch whose lengths are all decided comes first, whatever the model.  A `RandomModel` makes it all random.
     After a round that brought nothing better come neighbours of the best program.  `extra_sketch_rules` names, with
-    commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them (docs/extra_rules.md).  They are
-    all, but beside custom rules, which are searched alone unless one asks for others.  It prints first which it uses.
-    The parameters carry TVM's names, where TVM has them.  `seed` decides the whole sequence of candidates;
+    commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them (docs/extensions/README.md).
+    They are all, but beside custom rules, which are searched alone unless one asks for others.  It prints first which
+    it uses.  The parameters carry TVM's names, where TVM has them.  `seed` decides the whole sequence of candidates;
     without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
     Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
     """

@@ -2,8 +2,8 @@
 
     batch_matmul, multiply     softmax, cast     batch_matmul, cast          three groups, which become one
 
-On a GPU the scores then never leave the registers (docs/extra_rules.md, rule `attention`).  The first product must be
-read by the softmax alone, and this, along its last axis, by the second product alone, as its first operand.
+On a GPU the scores then never leave the registers (docs/extensions/README.md, rule `attention`).  The first product
+must be read by the softmax alone, and this, along its last axis, by the second product alone, as its first operand.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 
 Fusion (`fuse_ops.py`) ends a group at a reduction.  Where a reduction folds the last dimensions and keeps them as ones,
 what it gives is a number of each row; a group in which everything is a whole row, or a number of one, is a row program
-(docs/extra_rules.md, rule `rows`).  So a node joins its post-dominator with all that lies between, if that makes such a
-group: every operator is elementwise, a broadcast, or one of these reductions, of one and the same shape of rows.  A
-reshape at the end of it, as after a group norm, stands alone again: it moves no data.
+(docs/extensions/README.md, rule `rows`).  So a node joins its post-dominator with all that lies between, if that makes
+such a group: every operator is elementwise, a broadcast, or one of these reductions, of one and the same shape of rows.
+A reshape at the end of it, as after a group norm, stands alone again: it moves no data.
 
 Every reduction doubles the sketches of a task, so a group has `MOST_FOLDS` at most: a norm, which may have three, and
 one more.

@@ -6,8 +6,8 @@
 The vectors are computed first and expanded last, so that constant folding leaves one constant each.  The other
 normalisations become their definition, and dropout its input.
 
-A target that computes whole rows in one kernel (docs/extra_rules.md, rule `rows`) keeps those that normalise over the
-last dimensions: spelled out, a layer norm is six kernels.
+A target that computes whole rows in one kernel (docs/extensions/README.md, rule `rows`) keeps those that normalise over
+the last dimensions: spelled out, a layer norm is six kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules beyond Ansor's: split reductions, coarser injective stages, padded shared tiles (docs/extra_rules.md)."""
+"""Rules beyond Ansor's: split reductions, coarser injective stages, padded shared tiles (docs/extensions/README.md)."""
 
 from .generate import EXTRA_RULES, extra_rules, extra_sketches
 
