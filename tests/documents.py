@@ -17,7 +17,7 @@ from pathlib import Path
 from tests import small_searches
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("mini_ansor/*.md")])
 PICTURES = ROOT / "docs" / "pictures"
 MARK = "\x1e"
 PYTHON = re.compile(

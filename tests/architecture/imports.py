@@ -22,7 +22,7 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
+PACKAGES = ("mini_ansor", "te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
 REGISTRY = "ansor.core.registry"
 EXEMPT_CALL = "front_end"
 

@@ -1,0 +1,304 @@
+"""The search: `python -m mini_ansor matmul 512` derives, draws, evolves, measures and records programs.
+
+A round draws programs, evolves them under the model, measures the best that are new and lets the model learn; a few
+are measured at random, for the model may be wrong (section 5).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, field, fields
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost
+
+from .c import Measurer, Result, c_text
+from .expr import Axis, Binary, Const, Expr, Load, Not, Op, Reduce, Select, binary, children
+from .features import features
+from .lower import lower
+from .population import Genes, Scored, evolve, random_genes
+from .program import ANNOTATIONS, Machine, State, Step, StepError, ordered
+from .sketch import generate_sketches
+from .steps import StorageAlign
+
+PER_ROUND, DRAWN, AT_RANDOM, KEPT = 16, 64, 0.1, 16
+"""Programs measured in a round, drawn at random in it, the share measured at random, the best ones evolved further."""
+
+
+# ---------------------------------------------------------------------------------------------------------- workloads
+
+
+def placeholder(shape: Sequence[int], name: str, dtype: str = "float32") -> Op:
+    """An input."""
+    return Op(name, tuple(Axis(f"i{d}", n) for d, n in enumerate(shape)), None, dtype, name)
+
+
+def compute(shape: Sequence[int], f: Callable[..., Expr], name: str, **attrs: tuple[str, ...]) -> Op:
+    """The tensor whose point `(i, j, ...)` is `f(i, j, ...)`; the axes are named after the arguments of `f`."""
+    names = f.__code__.co_varnames[: len(shape)]
+    axes = tuple(Axis(n, extent) for n, extent in zip(names, shape, strict=True))
+    body = f(*axes)
+    return Op(name, axes, body, body.dtype, name, tuple(sorted(attrs.items())))
+
+
+def matmul(n: int, m: int, k: int) -> list[Op]:
+    """A [N, K] times B [K, M]."""
+    a, b, r = placeholder((n, k), "A"), placeholder((k, m), "B"), Axis("k", k)
+    return [a, b, compute((n, m), lambda i, j: Reduce("sum", a[i, r] * b[r, j], (r,)), "C")]
+
+
+def conv2d(n: int, h: int, w: int, co: int, ci: int, k: int, stride: int, pad: int) -> list[Op]:
+    """The layer of TVM's tutorial: relu(conv2d(data, kernel) + bias), data [N, CI, H, W], kernel [CO, CI, K, K]."""
+    data, kernel = placeholder((n, ci, h, w), "data"), placeholder((co, ci, k, k), "kernel")
+    bias = placeholder((1, co, 1, 1), "bias")
+
+    def padded(i0: Expr, i1: Expr, i2: Expr, i3: Expr) -> Expr:
+        inside = [i2 >= pad, i2 < h + pad, i3 >= pad, i3 < w + pad]
+        all_inside = inside[0]
+        for cond in inside[1:]:
+            all_inside = binary("&&", all_inside, cond)
+        return Select(all_inside, data[i0, i1, i2 - pad, i3 - pad], Const(0, "float32"))
+
+    image = compute((n, ci, h + 2 * pad, w + 2 * pad), padded, "pad_temp") if pad else data
+    rc, ry, rx = Axis("rc", ci), Axis("ry", k), Axis("rx", k)
+
+    def window(nn: Expr, ff: Expr, yy: Expr, xx: Expr) -> Expr:
+        return Reduce("sum", image[nn, rc, yy * stride + ry, xx * stride + rx] * kernel[ff, rc, ry, rx], (rc, ry, rx))
+
+    shape = (n, co, (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1)
+    conv = compute(shape, window, "conv2d_nchw")
+    added = compute(shape, lambda ax0, ax1, ax2, ax3: conv[ax0, ax1, ax2, ax3] + bias[0, ax1, 0, 0], "T_add")
+    relu = compute(shape, lambda i0, i1, i2, i3: binary("max", added[i0, i1, i2, i3], 0), "relu")
+    return [data, kernel, bias, relu]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`make` gives the tensors for `count` numbers; `key` is what the engine calls it with the same numbers."""
+
+    make: Callable[..., list[Op]]
+    default: tuple[int, ...]
+    key: Callable[..., list[object]]
+
+    def numbers(self, given: Sequence[int]) -> tuple[int, ...]:
+        """The shape: all numbers, or one for all of them."""
+        if len(given) not in (0, 1, len(self.default)):
+            raise ValueError(f"one number or {len(self.default)} are needed, got {list(given)}")
+        return tuple(given) if len(given) > 1 else tuple(given) * len(self.default) or self.default
+
+
+WORKLOADS = {
+    "matmul": Workload(matmul, (512, 512, 512), lambda *shape: ["matmul", *shape]),
+    "conv2d": Workload(
+        conv2d,
+        (1, 7, 7, 512, 512, 3, 1, 1),
+        lambda *n: ["conv2d_layer", *n[:5], n[5], n[5], [n[6], n[6]], [n[7], n[7]]],
+    ),
+}
+
+
+def total_flops(args: Sequence[Op]) -> int:
+    """Floating-point operations of a computation; index arithmetic does not count."""
+    return sum(prod(op.shape) * flops(op.body, op.dtype) for op in ordered(args) if op.body is not None)
+
+
+def flops(e: Expr, output: str) -> int:
+    """Operations on numbers of the kind of the `output`; those of the others are index arithmetic."""
+    match e:
+        case Reduce(_, source, axes):
+            return prod(a.extent for a in axes) * (1 + flops(source, output))
+        case Binary(_, a, b):
+            return (_kind(output) in (_kind(a.dtype), _kind(b.dtype))) + flops(a, output) + flops(b, output)
+        case Not(a):
+            return (output == "bool") + flops(a, output)
+        case Select(cond, a, b):
+            return flops(cond, output) + max(flops(a, output), flops(b, output))
+        case Load():
+            return 0
+        case _:
+            return sum(flops(part, output) for part in children(e))
+
+
+def _kind(dtype: str) -> str:
+    return dtype.rstrip("0123456789")
+
+
+# ------------------------------------------------------------------------------------------------------------ records
+
+
+STEPS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__subclasses__()}
+
+
+def step_to_json(step: Step) -> list[Any]:
+    """The list that stands for a step in a record."""
+    values = [getattr(step, f.name) for f in fields(step)]
+    values = [ANNOTATIONS.index(v) if v in ANNOTATIONS else list(v) if isinstance(v, tuple) else v for v in values]
+    return [step.tag, *[int(v) if isinstance(v, bool) else v for v in values]]
+
+
+def step_from_json(data: list[Any]) -> Step:
+    """The step that a list stands for.  Raises StepError for one that is none."""
+    kind = STEPS.get(data[0]) if isinstance(data, list) and data and isinstance(data[0], str) else None
+    if kind is None or len(data) != 1 + len(fields(kind)):
+        raise StepError(f"no step of {', '.join(STEPS)}: {data}")
+    named: dict[str, Any] = {f.name: value for f, value in zip(fields(kind), data[1:], strict=True)}
+    for name, value in named.items():
+        named[name] = tuple(value) if isinstance(value, list) else value
+        if name == "annotation":
+            named[name] = ANNOTATIONS[value]
+        elif name in ("inner_to_outer", "factor") and kind is not StorageAlign:
+            named[name] = bool(value)
+    return kind(**named)
+
+
+def record_line(key: list[object], machine: Machine, state: State, result: Result) -> str:
+    """A line of a log, in the format of TVM, which the engine reads, too."""
+    task = [json.dumps(key), machine.target, list(astuple(machine)[1:]), "", 0, []]
+    steps = [step_to_json(step) for step in state.steps]
+    measured = [list(result.costs), result.error_no, result.all_cost, result.timestamp]
+    return json.dumps({"i": [task, [[], steps]], "r": measured, "v": "v0.6"})
+
+
+# ------------------------------------------------------------------------------------------------------------ model
+
+
+class Model:
+    """Gradient-boosted trees; the score of a program is the sum of what they say of its rows (section 5.2)."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.trees: xgboost.Booster | None = None
+
+    def fit(self, programs: Sequence[np.ndarray], costs: Sequence[float]) -> None:
+        """Learn from measured programs: their features, and seconds (1e10 where they failed)."""
+        labels = min(costs) / np.array(costs)
+        pack = np.repeat(np.arange(len(programs)), [len(p) for p in programs])
+
+        def objective(scores: np.ndarray, _: xgboost.DMatrix) -> tuple[np.ndarray, np.ndarray]:
+            """Squared error of the sums; fast programs must be told apart best, and count most."""
+            sums = np.bincount(pack, weights=scores, minlength=len(programs))
+            return (sums - labels)[pack] * labels[pack], labels[pack]
+
+        params = {"max_depth": 6, "eta": 0.2, "min_child_weight": 0, "gamma": 0.001, "seed": self.seed, "base_score": 0}
+        data = xgboost.DMatrix(np.concatenate(programs), label=labels[pack])
+        self.trees = xgboost.train(params, data, num_boost_round=60, obj=objective)
+
+    def predict(self, programs: Sequence[np.ndarray]) -> np.ndarray:
+        """A score for each program, higher is better; all are equal before anything was learnt."""
+        if self.trees is None or not programs:
+            return np.zeros(len(programs))
+        pack = np.repeat(np.arange(len(programs)), [len(p) for p in programs])
+        scores = self.trees.predict(xgboost.DMatrix(np.concatenate(programs)))
+        return np.bincount(pack, weights=scores, minlength=len(programs))
+
+
+# ------------------------------------------------------------------------------------------------------------- search
+
+
+@dataclass
+class Search:
+    """Programs of one computation: what was measured, and what the model has learnt of it."""
+
+    args: Sequence[Op]
+    machine: Machine
+    rng: np.random.Generator
+    measured: dict[str, tuple[State, Result]] = field(default_factory=dict)
+    best_genes: list[tuple[float, Genes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.sketches = generate_sketches(self.args, self.machine)
+        self.model = Model(int(self.rng.integers(2**31)))
+        self.rows: dict[str, np.ndarray] = {}
+
+    @property
+    def best(self) -> tuple[State, Result] | None:
+        right = [found for found in self.measured.values() if not found[1].error_no]
+        return min(right, key=lambda found: found[1].cost, default=None)
+
+    def score(self, states: Sequence[State]) -> np.ndarray:
+        """What the model expects of programs."""
+        for state in states:
+            self.rows.setdefault(str(state), features(state, self.machine))
+        return self.model.predict([self.rows[str(state)] for state in states])
+
+    def propose(self, count: int) -> list[Scored]:
+        """The programs to measure next: the best new ones of an evolution, and some at random."""
+        drawn = [random_genes(self.sketches[self.rng.integers(len(self.sketches))], self.rng) for _ in range(DRAWN)]
+        kept = [genes for _, genes in sorted(self.best_genes, key=lambda found: found[0])[:KEPT]]
+        found = evolve([*kept, *drawn], self.score, self.machine, self.rng)
+        new = [scored for scored in found if str(scored[1]) not in self.measured]
+        good = new[: count - int(AT_RANDOM * count)]
+        others = new[len(good) :]
+        picked = self.rng.permutation(len(others))[: count - len(good)]
+        return [*good, *[others[i] for i in picked]]
+
+    def learn(self, scored: Scored, result: Result) -> None:
+        _, state, genes = scored
+        self.measured[str(state)] = state, result
+        self.best_genes += [] if result.error_no else [(result.cost, genes)]
+
+    def fit(self) -> None:
+        """Train the model anew on all that was measured."""
+        self.score([state for state, _ in self.measured.values()])
+        costs = [result.cost for _, result in self.measured.values()]
+        self.model.fit([self.rows[text] for text in self.measured], costs)
+
+
+def tune(search: Search, trials: int, measurer: Measurer, record: Callable[[State, Result], None]) -> None:
+    """Measure programs until there are `trials` of them or no new ones; `record` is told of each."""
+    start = time.time()
+    while len(search.measured) < trials:
+        proposed = search.propose(min(PER_ROUND, trials - len(search.measured)))
+        if not proposed:
+            break
+        for scored in proposed:
+            result = measurer.measure(scored[1])
+            record(scored[1], result)
+            search.learn(scored, result)
+        search.fit()
+        best = search.best
+        text = f"{1000 * best[1].cost:.3f} ms" if best else "none is right yet"
+        print(f"{len(search.measured):5} programs, {time.time() - start:5.1f} s, best: {text}", flush=True)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m mini_ansor", description="The Ansor paper in twelve files.")
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("shape", nargs="*", type=int, help="the numbers of the workload, or one for all")
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="a file that records are added to")
+    parser.add_argument("--print", choices=("sketches", "c"), help="the sketches, or the C text of the best program")
+    given = parser.parse_args()
+    workload = WORKLOADS[given.workload]
+    shape = workload.numbers(given.shape)
+    args, key = workload.make(*shape), workload.key(*shape)
+    rng, machine = np.random.default_rng(given.seed), Machine(num_cores=os.cpu_count() or 1)
+    search = Search(args, machine, rng)
+    if given.print == "sketches":
+        print("\n".join(map(str, search.sketches)))
+        return
+
+    def record(state: State, result: Result) -> None:
+        if given.log:
+            with given.log.open("a") as log:
+                log.write(record_line(key, machine, state, result) + "\n")
+
+    tune(search, given.trials, Measurer(args, rng), record)
+    if search.best:
+        state, result = search.best
+        gflops = total_flops(args) / result.cost / 1e9
+        print(state if given.print is None else c_text(lower(state)))
+        print(f"{1000 * result.cost:.3f} ms, {gflops:.1f} GFLOP/s")
+
+
+if __name__ == "__main__":
+    main()
