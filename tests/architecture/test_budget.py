@@ -1,0 +1,97 @@
+"""The packages keep to the numbers of budget.json, of which the core's only fall; and the counting is right."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.architecture.budget import (
+    CORE,
+    ROOT,
+    Entered,
+    code_lines,
+    exceeded,
+    folders,
+    is_core,
+    lines_beside,
+    lowered,
+    measured,
+    packages,
+    table,
+)
+from tests.architecture.imports import PACKAGES
+
+
+@pytest.fixture(scope="module")
+def numbers() -> dict[str, int]:
+    return measured()
+
+
+def test_no_number_is_above_the_table(numbers: dict[str, int]) -> None:
+    for name, number in numbers.items():
+        print(f"{number:7}  {name}, at most {table().get(name)}")
+    assert exceeded(numbers, table()) == []
+
+
+def test_all_packages_are_counted(numbers: dict[str, int]) -> None:
+    assert set(packages()) == set(PACKAGES) and set(packages()) & set(CORE)
+    assert {f"code lines of {package}" for package in PACKAGES} <= set(numbers)
+    assert 30 < numbers["files that a program enters"] < 200 < numbers["modules that `import ansor` loads"]
+
+
+def test_a_number_above_the_table_is_told() -> None:
+    limits = {"code lines of ansor": 10, "code lines of vta_sim": 10}
+    core, ceiling, unknown = exceeded(
+        {"code lines of ansor": 13, "code lines of vta_sim": 11, "code lines of ansor_ext": 1}, limits
+    )
+    assert "13, 3 above the 10" in core and "may not be raised" in core
+    assert "11, 1 above the 10" in ceiling and "ceiling" in ceiling
+    assert "has no limit" in unknown
+    assert exceeded({"code lines of ansor": 10, "code lines of vta_sim": 4}, limits) == []
+
+
+def test_writing_lowers_the_core_only() -> None:
+    limits = {"code lines of ansor": 10, "code lines of te_lite": 10, "code lines of vta_sim": 10}
+    today = {"code lines of ansor": 7, "code lines of te_lite": 12, "code lines of vta_sim": 7}
+    assert lowered(today, limits) == {**limits, "code lines of ansor": 7}
+    assert is_core("files that a program enters") and not is_core("code lines of relay_lite")
+
+
+def test_lines_are_counted_as_sz_counts_them(tmp_path: Path) -> None:
+    text = (
+        '"""What it is.\n\nMore.\n"""\n\n# why\nx = [\n    1,  # one\n\n    # none\n]\n'
+        'def f():\n    """What it does."""\n    return f"""a\n\nb"""\n'
+    )
+    assert code_lines(text) == 7
+    (tmp_path / "te_lite" / "inner").mkdir(parents=True)
+    (tmp_path / "te_lite" / "a.py").write_text(text)
+    (tmp_path / "te_lite" / "inner" / "b.py").write_text("x = 1\n")
+    (tmp_path / "te_lite" / "inner" / "b.h").write_text("int x;\n\nint y;\n")
+    assert folders("te_lite", tmp_path) == {"te_lite": 7, "te_lite/inner": 1}
+    assert lines_beside("te_lite", tmp_path) == 2 and packages(tmp_path) == ["te_lite"]
+
+
+def test_imports_do_not_enter_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is imported late runs its body and functions of others; only those count that run afterwards."""
+    (tmp_path / "late.py").write_text("import helper\nx = helper.f()\ndef g():\n    return x\n")
+    (tmp_path / "helper.py").write_text("def f():\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entered = Entered()
+    before = sys.getprofile()
+    sys.setprofile(entered)
+    import late  # type: ignore[import-not-found]
+
+    late.g()
+    sys.setprofile(before)
+    assert {Path(name).name for name in entered.files if Path(name).parent == tmp_path} == {"late.py"}
+
+
+def test_a_file_is_entered_by_each_kind_of_function() -> None:
+    entered = Entered()
+    code = SimpleNamespace(co_name="<lambda>", co_filename=f"{ROOT}/te_lite/a.py")
+    entered(SimpleNamespace(f_code=code), "call", None)  # type: ignore[arg-type]
+    entered(SimpleNamespace(f_code=code), "return", None)  # type: ignore[arg-type]
+    assert entered.files == {f"{ROOT}/te_lite/a.py"}
