@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
 from ansor.core.kernel_store import KernelStore
 from ansor.core.nd import ALIGNMENT
+from ansor.core.network_backend import Array, CompiledNetwork
 from ansor.core.network_memory import HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from ansor.core.recurrence import Recurrence

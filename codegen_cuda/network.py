@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
 from ansor.core.kernel_store import KernelStore
 from ansor.core.nd import DeviceId, DeviceNDArray
+from ansor.core.network_backend import Array, CompiledNetwork
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from ansor.core.recurrence import Recurrence
 from te_lite.errors import require

@@ -80,7 +80,7 @@ def load_module(folder: str | os.PathLike[str]) -> Callable[..., Any]:
 
 
 def _exporter(chosen: Backend) -> ProgramExporter:
-    found = chosen.exports
+    found: ProgramExporter | None = chosen.exports
     require(found is not None, ExportError, f"target {chosen.kind!r}", "its programs cannot be exported")
     assert found is not None
     return found

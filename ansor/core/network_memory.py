@@ -10,9 +10,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .backend import Array, CompiledNetwork
 from .errors import GraphError
 from .nd import ALIGNMENT, DeviceId, NDArray, aligned_empty, cpu, in_host_memory
+from .network_backend import Array, CompiledNetwork
 
 
 class HostMemory:

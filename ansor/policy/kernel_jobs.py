@@ -18,10 +18,10 @@ from te_lite.state import State
 from te_lite.step import Step
 from te_lite.step_json import steps_from_json, to_json
 
-from ..core.backend import NetworkBackend
 from ..core.backends import load_backend
 from ..core.hardware import HardwareParams
 from ..core.layout_option import LayoutRewriteOption
+from ..core.network_backend import NetworkBackend
 from ..core.network_plan import KernelCode
 from ..core.task import SearchTask
 from ..measure.payload import task_payload
@@ -128,7 +128,7 @@ def _noted(states: Iterator[State], seen: list[State]) -> Iterator[State]:
 
 def _kernel(task: SearchTask, job: dict[str, Any], drawn: Iterator[State]) -> KernelCode | None:
     """The kernel of the first program that the target takes, None where it takes none."""
-    networks = load_backend(job["backend"], job["kind"]).networks
+    networks: NetworkBackend | None = load_backend(job["backend"], job["kind"]).networks
     if networks is None:
         return None
     known = (replay(task.compute_dag, steps) for steps in _programs(job["recorded"] or job["drawn"] or []))

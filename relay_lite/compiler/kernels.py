@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.backend import NetworkBackend
 from ansor.core.hardware import HardwareParams
 from ansor.core.kernel_store import KernelStore, source_digest
+from ansor.core.network_backend import NetworkBackend
 from ansor.core.network_plan import KernelCode
 from ansor.core.target import Target
 from ansor.layout.packing import PackedLayout

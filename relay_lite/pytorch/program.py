@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from ansor.core.backend import Executor
 from ansor.core.nd import DeviceId
+from ansor.core.network_backend import Executor
 from ansor.core.network_plan import TensorPlace
 from te_lite.errors import TeError
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ansor.core.backend import NetworkBackend
 from ansor.core.backends import backend
+from ansor.core.network_backend import NetworkBackend
 from ansor.core.registry import has_programs, program_kinds
 from te_lite.errors import require
 
@@ -19,4 +19,5 @@ def network_backend(kind: str) -> NetworkBackend:
     law = f"networks run on {', '.join(program_kinds())}"
     require(has_programs(kind), GraphError, "target", law, kind=kind)
     found = backend(kind)
-    return found.networks or KernelByKernel(found)
+    made: NetworkBackend = found.networks or KernelByKernel(found)
+    return made

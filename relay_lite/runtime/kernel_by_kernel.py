@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansor.core.backend import Backend, CompiledNetwork, Program
+from ansor.core.backend import Backend, Program
 from ansor.core.nd import ALIGNMENT, DeviceId
+from ansor.core.network_backend import CompiledNetwork
 from ansor.core.network_memory import HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode, Step
 from ansor.core.recurrence import Recurrence

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansor.core.backend import Executor
 from ansor.core.json_values import items, record, sizes, text
 from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
+from ansor.core.network_backend import Executor
 from ansor.core.network_plan import ExecutionPlan, KernelCode, plan_from_json
 from te_lite.errors import TeError, require
 
