@@ -8,14 +8,12 @@ sch, args = task.apply_best("log.json")
 # What Ctrl-C does during all other imports.
 from .core import start_up as start_up  # isort: split
 
-from te_lite import ComputeDAG
+from typing import TYPE_CHECKING
 
-from . import autotvm
-from . import scheduler as task_scheduler
-from .cluster import RPCRunner, request_remote
-from .core import nd, target
-from .core.build import build, lower
-from .core.catalog import offer_catalog
+from te_lite import ComputeDAG
+from te_lite.later import later
+
+from .core import target
 from .core.errors import (
     AnsorError,
     BackendError,
@@ -26,18 +24,14 @@ from .core.errors import (
     NoRecordError,
     TaskError,
 )
-from .core.export import load_module
 from .core.hardware import HardwareParams
 from .core.layout_option import LayoutRewriteOption
-from .core.nd import cpu, device, gpu
-from .core.networks import extract_tasks
 from .core.registry import register_backend
 from .core.target import Target
 from .core.task import TASK_ACTIONS, SearchTask
 from .core.versions import version_of
 from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
-from .layout.rewrite import rewrite_layout_from_state
 from .measure import (
     BuildResult,
     LocalBuilder,
@@ -50,13 +44,10 @@ from .measure import (
     ProgramMeasurer,
 )
 from .policy.callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
-from .policy.empty_policy import EmptyPolicy
-from .policy.register_target import register_target
 from .policy.sketch_policy import SketchPolicy
 from .policy.task_actions import Actions
 from .policy.tuning_options import TuningOptions
 from .records.best import distill_record_file, load_best_record
-from .records.dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .records.lines import (
     RecordReader,
     dump_record_to_string,
@@ -65,8 +56,25 @@ from .records.lines import (
     save_records,
 )
 from .records.recorder import RecordToFile
-from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
+
+if TYPE_CHECKING:
+    from . import autotvm
+    from . import autotvm as template  # its name in earlier versions
+    from . import scheduler as task_scheduler
+    from .cluster import RPCRunner, request_remote
+    from .core import nd
+    from .core.build import build, lower
+    from .core.export import load_module
+    from .core.nd import cpu, device, gpu
+    from .core.networks import extract_tasks
+    from .layout.rewrite import rewrite_layout_from_state
+    from .policy.empty_policy import EmptyPolicy
+    from .policy.register_target import register_target
+    from .records.dispatch import ApplyHistoryBest, DispatchContext, load_history_best
+    from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
+else:
+    __getattr__, __dir__ = later(__name__)
 
 __version__ = version_of("ansor")
 
@@ -84,7 +92,4 @@ __all__ = [
     "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",
 ]  # fmt: skip
 
-template = autotvm  # its name in earlier versions
-
-offer_catalog()
 TASK_ACTIONS.provide(Actions)

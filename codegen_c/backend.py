@@ -13,6 +13,7 @@ import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +25,23 @@ from ansor.core.nd import aligned_empty
 from ansor.core.processor_family import host_family
 from ansor.core.wording import counted
 from te_lite.errors import require
+from te_lite.later import when_called
 from te_lite.stmt import LoweredFunc
 
 from . import caches
 from .compile import FLAGS, compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
 from .errors import CallError, CompileError
-from .export import CExporter
 from .host import PROCESSORS
 from .module import build
-from .network import CNetworkBackend
 from .openmp import open_library
 from .processor import NATIVE, check_processor, flags_for, options_for, processor_flag
 from .timing import costs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SOURCE, LIBRARY = "program.c", "program.so"
+exporter = when_called("codegen_c.export", "CExporter")
+networks = when_called("codegen_c.network", "CNetworkBackend")
 HOPELESS = 3.0
 COLD_SECONDS = 5e-3
 """How much longer the first call of a loaded program takes than later ones, usually: threads start, pages are new."""
@@ -132,8 +134,16 @@ class CBackend(Backend):
     kind = "c"
     shares_host = True
     host_files = (LIBRARY,)
-    exports = CExporter()
-    networks = CNetworkBackend()
+
+    @cached_property
+    def exports(self) -> Any:
+        """See `Backend`; searches need neither."""
+        return exporter()
+
+    @cached_property
+    def networks(self) -> Any:
+        """See `Backend`."""
+        return networks()
 
     def check(self, target: str) -> None:
         """Raises CompileError when there is no C compiler, and for a processor whose programs this one cannot run."""

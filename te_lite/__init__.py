@@ -2,7 +2,8 @@
 
 Read the modules in this order; none imports one that comes after it.
 
-    tensor cores        errors, fragment, fragment_text, mma
+    what all need       errors, later
+    tensor cores        fragment, fragment_text, mma
     expressions         dtype, hooks, laws, arithmetic, storage, spelling, instead, misuse, node, element, expr, intrin
     their ranges        interval, visit, reduction, linear, simplify
     computations        tensor, text, access, computation
@@ -28,7 +29,9 @@ Read the modules in this order; none imports one that comes after it.
 A student begins with `expr`, `tensor`, `step` and `state`; `topi`, the library of operators, has an order of its own.
 """
 
-from . import methods, topi
+from typing import TYPE_CHECKING
+
+from . import methods
 from .dag import ComputeDAG
 from .errors import ExprError, InterpError, LowerError, RecordError, ScheduleError, TeError
 from .expr import (
@@ -77,6 +80,7 @@ from .intrin import (
     trunc,
     truncdiv,
 )
+from .later import later
 from .lower import lower
 from .reduction import argmax, argmin, comm_reducer, max, max_value, min, min_value, prod, reduce_axis, sum
 from .schedule import Schedule, create_schedule
@@ -84,6 +88,11 @@ from .state import State
 from .stmt import LoweredFunc
 from .tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
 from .thread_axes import thread_axis
+
+if TYPE_CHECKING:
+    from . import topi
+else:
+    __getattr__, __dir__ = later(__name__)
 
 methods.install()
 

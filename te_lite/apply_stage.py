@@ -4,10 +4,10 @@ pipeline, set_scope, reindex, join_axes, join_reductions, compute_along, postpon
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from .carried import postponed
 from .derive import (
     REMEMBERED,
     axes_in_order,
@@ -25,8 +25,8 @@ from .derive import (
 from .errors import ScheduleError, require
 from .expr import Expr, Var, compare, logical_and
 from .fragment_storage import ANY_SCOPE, SCOPES, is_scope
+from .later import when_called
 from .loop_value import loop_names, root_values, split_guards
-from .online import joined_ops
 from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Iter, Stage, State, fresh_stage
 from .step import (
     CacheRead,
@@ -45,9 +45,16 @@ from .step import (
     SetScope,
 )
 from .storage import storage_class
-from .tensor import ComputeOp
+from .tensor import ComputeOp, Operation
 
 MOST_TILES = 5
+Made = tuple[ComputeOp, ComputeOp, ComputeOp]
+joined_ops: Callable[[ComputeOp, ComputeOp, tuple[ComputeOp, ...]], Made | None] = when_called(
+    "te_lite.online", "joined_ops"
+)
+postponed: Callable[[ComputeOp, ComputeOp, Sequence[Operation]], Made | None] = when_called(
+    "te_lite.carried", "postponed"
+)
 SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
 
 

@@ -43,5 +43,5 @@ class ComputeDAG(Computation):
 
 
 BOUNDED_STATE: Hook[[State], State] = Hook("the state with inferred bounds")
-PYTHON_CODE: Hook[[State], str] = Hook("the Python code of a state")
+PYTHON_CODE: Hook[[State], str] = Hook("the Python code of a state", "te_lite.python_text")
 SCHEDULE: Hook[[State], object] = Hook("the schedule of a state")

@@ -195,8 +195,8 @@ class Tensor(NoArray):
         return TENSOR_OPERATOR("%", other, self)
 
 
-TENSOR_NEGATIVE: Hook[[Tensor], Tensor] = Hook("the negative of a tensor")
-TENSOR_OPERATOR: Hook[[str, Any, Any], Tensor] = Hook("an arithmetic operator on tensors")
+TENSOR_NEGATIVE: Hook[[Tensor], Tensor] = Hook("the negative of a tensor", "te_lite.topi.operators")
+TENSOR_OPERATOR: Hook[[str, Any, Any], Tensor] = Hook("operators on tensors", "te_lite.topi.operators")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from .bounds import infer_bounds
 from .double_buffer import check_double_buffers, double_buffered
 from .errors import LowerError, require
+from .later import when_called
 from .loop_scope import BLOCKS
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
@@ -22,7 +23,6 @@ from .perfect_nest import perfect_nest
 from .schedule import Schedule
 from .state import ROOT, State
 from .stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
-from .sync import insert_barriers
 from .tensor import ComputeOp, Tensor
 from .thread_parts import keep_own_parts
 from .unroll import unroll_loops
@@ -122,11 +122,13 @@ def turns_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
 
 def barrier_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Kernels get barriers."""
+    if k not in facts.thread_extents:
+        return nest
     around, _ = perfect_nest(in_threads(facts, k, nest), lambda loop: loop is not nest)
-    loops = [x for x in around if x.kind is ForKind.THREAD]
-    return insert_barriers(nest, loops) if k in facts.thread_extents else nest
+    return insert_barriers(nest, [x for x in around if x.kind is ForKind.THREAD])
 
 
+insert_barriers: Callable[[Stmt, Sequence[For]], Stmt] = when_called("te_lite.sync", "insert_barriers")
 PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, turns_pass, barrier_pass)
 
 

@@ -18,27 +18,12 @@ the loop must be a sum that a law carries (`carried.py`), and the sum of the loo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from .carried import Carried, carried, depends
 from .errors import LowerError, require
 from .loop_scope import BLOCKS, THREADS, across_threads, enclosing_loops, lanes_of_rows
 from .state import ATTACHED, INLINED, REDUCE, SPATIAL, State
-from .stmt import Buffer
 from .tensor import ComputeOp
-
-
-@dataclass(frozen=True)
-class Grown:
-    """What is kept of an extreme besides itself: its value so far, and by what sums were multiplied last."""
-
-    running: Buffer
-    scale: Buffer
-
-    @staticmethod
-    def of(extreme: Buffer) -> Grown:
-        return Grown(*[replace(extreme, name=f"{extreme.name}.{what}") for what in ("running", "scale")])
-
 
 Followers = Mapping[int, tuple[int, Carried]]
 """The sums that follow an extreme, by stage: the stage of the extreme, and how they move."""

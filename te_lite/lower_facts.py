@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from .bounds import Bounds
 from .c_text import BYTES
@@ -10,19 +12,35 @@ from .errors import LowerError, require
 from .expr import Expr, Var, as_expr, binary, cast, index_xor
 from .fragment_storage import fragment_storage
 from .lanes import row_major
+from .later import when_called
 from .loop_scope import BLOCKS, THREADS, WARP, kernel_of
 from .loop_value import all_values
-from .lower_along import Grown, checked
 from .reads import expanded_bodies, reads_all, reads_by_producer
 from .region import ZERO, DivAtom, Linear, Region
 from .simplify import Simplifier
-from .state import ATTACHED, INLINED, ROOT
+from .state import ATTACHED, INLINED, ROOT, State
 from .stmt import Buffer
 from .storage import stored_strides
 from .swizzle import Swizzle
 from .tensor import Tensor
 from .visit import is_data
 from .zero_terms import without_zero_terms
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What is kept of an extreme besides itself: its value so far, and by what sums were multiplied last."""
+
+    running: Buffer
+    scale: Buffer
+
+    @staticmethod
+    def of(extreme: Buffer) -> Grown:
+        return Grown(*[replace(extreme, name=f"{extreme.name}.{what}") for what in ("running", "scale")])
+
+
+Followers = Mapping[int, tuple[int, Any]]
+checked: Callable[[State], Followers] = when_called("te_lite.lower_along", "checked")
 
 
 class Facts:
@@ -48,7 +66,7 @@ class Facts:
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.grown: dict[int, Grown] = {}
-        self.followers = checked(self.state)
+        self.followers = checked(self.state) if any(s.along for s in self.stages) else {}
         self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
         for k in range(len(self.stages)):
             self._check_storage(k)

@@ -22,12 +22,11 @@ from .expr import (
 )
 from .fragment import LANES
 from .fragment_storage import FragmentStorage, fragment_storage
+from .later import when_called
 from .laws import stored
 from .loop_scope import BLOCKS, THREADS, WARP, across_threads, lanes_of_rows
 from .lower_facts import Facts
 from .lower_growth import combined, folded_in, scale_at
-from .lower_matrix_load import warp_load
-from .lower_mma import element_of_tile, tile_start, warp_multiply
 from .lower_point import Point, Points
 from .reads import reads_by_producer
 from .state import MIXED, REDUCE, SPATIAL, Iter, Stage
@@ -42,6 +41,12 @@ _KIND = {
     "vthread": ForKind.VTHREAD,
     "tensorize": ForKind.TENSORIZED,
 }
+
+Together = Callable[[Points, int, int], Stmt]
+warp_load: Together = when_called("te_lite.lower_matrix_load", "warp_load")
+warp_multiply: Together = when_called("te_lite.lower_mma", "warp_multiply")
+element_of_tile = when_called("te_lite.lower_mma", "element_of_tile")
+tile_start: Callable[[Points, int, Mapping[int, Expr], int], Expr] = when_called("te_lite.lower_mma", "tile_start")
 
 
 class NestBuilder:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .bounds import infer_bounds
-from .dag import BOUNDED_STATE, PYTHON_CODE, SCHEDULE
+from .dag import BOUNDED_STATE, SCHEDULE
 from .node import EXPR_TEXT
-from .python_text import python_schedule
 from .schedule import Schedule
 from .state import STATE_TEXT
 from .state_text import state_text
@@ -20,5 +19,4 @@ def install() -> None:
     FUNC_TEXT.provide(func_text)
     STATE_TEXT.provide(state_text)
     BOUNDED_STATE.provide(lambda state: infer_bounds(state).state)
-    PYTHON_CODE.provide(python_schedule)
     SCHEDULE.provide(Schedule)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from .computation import Computation
+from .dag import PYTHON_CODE
 from .lanes import product
 from .loop_value import UNIT, loop_names, names_after
 from .replay import apply
@@ -292,3 +293,6 @@ def _annotation_call(loop: str, annotation: str) -> str:
     if annotation in ("vectorize", "parallel", "unroll", "tensorize"):
         return f"{annotation}({loop})"
     return f'bind({loop}, te.thread_axis("{annotation}"))'
+
+
+PYTHON_CODE.provide(python_schedule)

@@ -18,7 +18,7 @@ Two more, `in_bounds` and `races`, are settled from the accesses that it collect
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from .expr import (
@@ -34,6 +34,7 @@ from .expr import (
 )
 from .fragment import LANES
 from .fragment_storage import SCOPES, is_scope
+from .later import when_called
 from .loop_scope import WARP
 from .stmt import (
     Alloc,
@@ -56,8 +57,10 @@ from .stmt_text import head_text, pretty
 from .verify_form import Forms
 from .verify_scope import Access, Finding, Scope, parts
 from .verify_span import Spans
-from .verify_warp import breaches, touched
 
+Warp = WarpMultiply | WarpLoad
+breaches: Callable[[Warp, Scope], Iterable[Finding]] = when_called("te_lite.verify_warp", "breaches")
+touched: Callable[[Warp], Iterable[tuple[Buffer, Expr, bool]]] = when_called("te_lite.verify_warp", "touched")
 TAGS = {
     ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
     ForKind.THREAD: ("threadIdx.x", "threadIdx.y", "threadIdx.z"),

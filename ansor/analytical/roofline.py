@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from te_lite.later import when_called
 
 from ..core.hardware import HardwareParams
 from ..space.programs import Programs
 from ..space.replayed import Replayer
 from ..space.trace import Symbol
 from .cpu import cpu_seconds
-from .gpu import gpu_seconds
-from .loop_nests import loop_nests
+from .loop_nests import Nest, loop_nests
 from .machine import CPU, GPU, Machine
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+gpu_seconds: Callable[[Sequence[Nest], GPU], Any] = when_called("ansor.analytical.gpu", "gpu_seconds")
 
 
 def seconds(programs: Programs, machine: Machine) -> Array:

@@ -15,7 +15,7 @@ from te_lite.errors import require
 from te_lite.topi import benchmarks
 
 from .errors import TaskError
-from .workloads import WorkloadFunc, function_of, make_workload_key, offer_workload
+from .workloads import OFFERED, WorkloadFunc, function_of, make_workload_key
 
 
 def matmul(n: int, m: int, k: int) -> list[Tensor]:
@@ -145,7 +145,4 @@ def is_catalogued(workload_key: str) -> bool:
     return function_of(workload_key) in [entry.func for entry in CATALOG.values()]
 
 
-def offer_catalog() -> None:
-    """Make the workloads known; a function that is registered under one of their names goes before."""
-    for entry in CATALOG.values():
-        offer_workload(entry.name, entry.func)
+OFFERED.provide(lambda: {entry.name: entry.func for entry in CATALOG.values()})

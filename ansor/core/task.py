@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from te_lite import ComputeDAG, PlaceholderOp, Tensor
-from te_lite.dag_difference import first_difference
 from te_lite.errors import require
 from te_lite.hooks import Hook
+from te_lite.later import when_called
 from te_lite.schedule import Schedule
 from te_lite.state import State
 
@@ -33,6 +33,9 @@ from .workloads import (
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PathLike = str | os.PathLike[str]
+first_difference: Callable[[ComputeDAG, ComputeDAG], tuple[str, str] | None] = when_called(
+    "te_lite.dag_difference", "first_difference"
+)
 HARDWARE_FIELDS = tuple(f.name for f in fields(HardwareParams))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, overload
@@ -18,14 +18,18 @@ import numpy as np
 
 from te_lite import ComputeDAG, Tensor, placeholder
 from te_lite.computation import require_workload
-from te_lite.dag_difference import first_difference
 from te_lite.errors import TeError, require
+from te_lite.hooks import Hook
+from te_lite.later import when_called
 from te_lite.spelling import did_you_mean
 
 from .errors import TaskError
 from .place import said
 
 WorkloadFunc = Callable[..., Sequence[Tensor]]
+first_difference: Callable[[ComputeDAG, ComputeDAG], tuple[str, str] | None] = when_called(
+    "te_lite.dag_difference", "first_difference"
+)
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,11 @@ class LoggedWorkload:
 
 _HASH = r"[0-9a-f]{32}"
 _FUNCTIONS: dict[str, WorkloadFunc] = {}
-_OFFERED: dict[str, WorkloadFunc] = {}
 _TENSORS: dict[str, tuple[Tensor, ...]] = {}
 _DAGS: dict[str, ComputeDAG] = {}
 _LOGGED: dict[str, LoggedWorkload] = {}
+OFFERED: Hook[[], Mapping[str, WorkloadFunc]] = Hook("the catalogue of workloads", "ansor.core.catalog")
+"""The workloads of a name for as long as nobody registers one."""
 
 
 @overload
@@ -78,11 +83,6 @@ def register_workload(func_name: str | WorkloadFunc, f: WorkloadFunc | None = No
     return register(f) if f is not None else register
 
 
-def offer_workload(name: str, func: WorkloadFunc) -> None:
-    """Let `func` be the workload of a name for as long as nobody registers one."""
-    _OFFERED[name] = func
-
-
 def _forget(name: str) -> None:
     for key in [k for k in _DAGS if _decoded(k)[:1] == [name]]:
         del _DAGS[key]
@@ -106,7 +106,12 @@ def _is_again(func: WorkloadFunc, known: WorkloadFunc) -> bool:
 
 
 def _function(name: str) -> WorkloadFunc | None:
-    return _FUNCTIONS.get(name) or _OFFERED.get(name)
+    return _FUNCTIONS.get(name) or (None if re.fullmatch(_HASH, name) else OFFERED().get(name))
+
+
+def _names() -> Iterator[str]:
+    yield from _FUNCTIONS
+    yield from OFFERED()
 
 
 def function_of(workload_key: str) -> WorkloadFunc | None:
@@ -116,7 +121,7 @@ def function_of(workload_key: str) -> WorkloadFunc | None:
 
 def registered_name(func: WorkloadFunc) -> str | None:
     """The name that a function is registered under, if it is."""
-    return next((n for n in (*_FUNCTIONS, *_OFFERED) if _function(n) is func), None)
+    return next((n for n in _names() if _function(n) is func), None)
 
 
 def _to_json(value: Any) -> Any:
@@ -154,7 +159,7 @@ def make_workload_key(func: WorkloadFunc | str, args: Sequence[Any]) -> str:
 
 
 def _unregistered(name: str, law: str) -> TaskError:
-    return TaskError(f"workload {name!r}: is not registered; {did_you_mean(name, [*_FUNCTIONS, *_OFFERED])}{law}")
+    return TaskError(f"workload {name!r}: is not registered; {did_you_mean(name, [*_names()])}{law}")
 
 
 def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:

@@ -8,10 +8,13 @@ For the rows of a variant this arithmetic is recorded, from the decisions to the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from te_lite.bounds import infer_bounds
 from te_lite.footprint import Cover
+from te_lite.later import when_called
 from te_lite.state import State
 
 from ..core.hardware import HardwareParams
@@ -27,9 +30,12 @@ from .register_columns import register_columns
 from .row_plans import Access, Plan, RowPlan, plan_of
 from .schema import SAMPLES
 from .shape import Marks, Matrix, Shape, at, stacked
-from .warp import fetched_bytes, warp_columns
 
 CHUNK = 2048
+warp_columns: Callable[[Memory], Columns] = when_called("ansor.features.warp", "warp_columns")
+fetched_bytes: Callable[[RowPlan, Memory, Value, Value, Shape], Value] = when_called(
+    "ansor.features.warp", "fetched_bytes"
+)
 
 
 def programs_of(state: State) -> Programs:

@@ -10,38 +10,53 @@ is drawn.  Equal kernels get equal programs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
 from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError
+from te_lite.later import when_called
 from te_lite.lower import lower
 from te_lite.state import State
 from te_lite.step import Step
 from te_lite.tensor import ComputeOp
 
-from ..analytical.gpu import has_wide_tile
-from ..analytical.loop_nests import loop_nests
+from ..analytical.loop_nests import Nest, loop_nests
+from ..core.allocator import keep_freed_memory
+from ..core.layout_option import LayoutRewriteOption
+from ..core.options import SketchOptions
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.shipped import ShippedModel, has_shipped_model, least_seconds, shipped_model_of
-from ..sketch.extra.convolution_tiles import convolution_sketches
+from ..evolve.evolution import EvolveOptions
+from ..sketch.extra import EXTRA_RULES, extra_sketches
+from ..sketch.generate import generate_sketches, has_own_rules
 from ..sketch.plain import plain_state, untuned_state
 from ..sketch.rule import SketchContext
-from ..sketch.streaming import reads_again, streaming_state, streams
 from ..space.choices import Group
 from ..space.programs import Programs
 from ..space.sample import sample_rows
 from ..space.spaces import space_of
 from ..space.states import concrete
 from ..space.variants import home
-from .product_programs import product_states
 from .proposals import Proposals
 from .scoring import WEIGHT_OF_ESTIMATE, Scorer, scores_of, weighed
-from .sketch_policy import SketchPolicy
+
+# What a GPU alone has.
+has_wide_tile: Callable[[Nest], Any] = when_called("ansor.analytical.gpu", "has_wide_tile")
+convolution_sketches: Callable[[SketchContext], list[State]] = when_called(
+    "ansor.sketch.extra.convolution_tiles", "convolution_sketches"
+)
+streams: Callable[[SearchTask], bool] = when_called("ansor.sketch.streaming", "streams")
+reads_again: Callable[[SearchTask], bool] = when_called("ansor.sketch.streaming", "reads_again")
+streaming_state: Callable[[SearchTask], State] = when_called("ansor.sketch.streaming", "streaming_state")
+product_states: Callable[[SearchTask, Callable[[], Sequence[State]]], Iterator[State]] = when_called(
+    "ansor.policy.product_programs", "product_states"
+)
 
 DRAWN = 128
 """Programs of each sketch among which is chosen."""
@@ -102,8 +117,7 @@ def drawn_of(task: SearchTask) -> Iterator[State]:
 def _of_products(task: SearchTask) -> Iterator[State]:
     """The known tiles of a large product, best first."""
     if task.target.is_gpu and reads_again(task) and least_seconds(task) >= LARGE_PRODUCT:
-        policy = SketchPolicy(task, seed=SEED, verbose=0)
-        yield from product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])
+        yield from product_states(task, lambda: _sketches(task))
 
 
 def convolution_states(task: SearchTask) -> Iterator[State]:
@@ -157,15 +171,25 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     """
     shipped = shipped_model_of(task)
     task = _of_small_blocks(task) if breeds(task) and reads_again(task) else task
-    policy = SketchPolicy(task, seed=SEED, verbose=0)
-    if not [*policy.generate_sketches(), *policy.extra_sketches()]:
+    keep_freed_memory()
+    sketches = _sketches(task)
+    if not sketches:
         return
-    drawer, estimate = policy.proposals, Scorer(task, AnalyticalModel())
+    drawer = Proposals(task, sketches, SketchOptions(), np.random.default_rng(SEED), EvolveOptions(out=2048))
+    estimate = Scorer(task, AnalyticalModel())
     drawer.most_variants = len(drawer.sketches)
     found = _bred(drawer, estimate) if breeds(task) else _drawn(drawer, estimate)
     least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
     better = [(group, k) for value, group, k in _ranked(task, shipped, found) if value > least]
     yield from islice(_different(_program(task, group, k) for group, k in better), TRIED)
+
+
+def _sketches(task: SearchTask) -> list[State]:
+    """Those of a search with the usual parameters."""
+    dag, target, hardware = task.compute_dag, task.target, task.hardware_params
+    as_read = task.layout_rewrite_option == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
+    extra = () if has_own_rules(target) else tuple(EXTRA_RULES)
+    return [*generate_sketches(dag, target, hardware), *extra_sketches(dag, target, hardware, None, extra, as_read)]
 
 
 def _program(task: SearchTask, group: Group, k: int) -> State:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import TeError, require
+from te_lite.later import when_called
 from te_lite.state import State
 from te_lite.step import Step
 
@@ -27,7 +28,6 @@ from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput, MeasureResult, Prediction
 from ..core.options import SketchOptions
 from ..core.parts import asking, called
-from ..core.registry import entry_of, search_parts
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
@@ -35,7 +35,6 @@ from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput
 from ..cost_model.shipped import shipped_model_of
 from ..evolve.buckets import Row
-from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
 from ..measure.measurer import ProgramMeasurer
@@ -43,6 +42,7 @@ from ..records.lines import Record, believed_records
 from ..records.of_task import is_of
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra import extra_rules, extra_sketches
+from ..sketch.generate import has_own_rules
 from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
 from .exchange import require_told
@@ -54,6 +54,7 @@ from .similar import Similar, Start
 from .sketch_params import DEFAULT_PARAMS, checked_params
 from .trust import Chosen, Origin, Trust, taken_in_turns, with_scores
 
+checked: Callable[[Sequence[Mutation]], tuple[Mutation, ...]] = when_called("ansor.evolve.checked", "checked")
 RANDOM_ROUNDS_AHEAD = 8
 PRIOR_TRIALS = 64
 
@@ -121,8 +122,7 @@ class SketchPolicy:
         self._start: Start | None = None
         given = init_callbacks(init_search_callbacks)
         self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
-        kind = task.target.kind.name
-        own = bool(self.custom_rules) or entry_of(kind).rules is not None or search_parts(kind) is not None
+        own = bool(self.custom_rules) or has_own_rules(task.target)
         self._extra_off = own and "extra_sketch_rules" not in (params or {})
         for callback in given:
             if not isinstance(callback, PreloadCustomSketchRule):

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.later import when_called
 from te_lite.lower import lower
 from te_lite.state import State
 from te_lite.verify_reads import require_reads_inside
 
 from ..core.backends import backend
-from ..core.build import build_function
 from ..core.errors import NoRecordError, TaskError
-from ..core.export import export_program
 from ..core.hardware import host_memory
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
@@ -27,7 +26,6 @@ from ..core.parts import called
 from ..core.protocols import Runner
 from ..core.task import SearchTask
 from ..cost_model import XGBModel
-from ..layout.rewrite import rewrite_layout_from_state
 from ..measure.local import LocalRunner
 from ..measure.measurer import ProgramMeasurer
 from ..measure.noise import noise, warning
@@ -50,6 +48,11 @@ from .tuning_options import TuningOptions
 
 PathLike = str | os.PathLike[str]
 GB = 1e9
+build_function: Callable[..., Any] = when_called("ansor.core.build", "build_function")
+export_program: Callable[..., None] = when_called("ansor.core.export", "export_program")
+rewrite_layout_from_state: Callable[[State, LayoutRewriteOption], Any] = when_called(
+    "ansor.layout.rewrite", "rewrite_layout_from_state"
+)
 SEARCH = ("num_measure_trials", "early_stopping", "num_measures_per_round", "measurer")
 
 
@@ -136,7 +139,8 @@ class Actions:
         return MeasureInput(task, steps=inp.steps).state
 
     def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
-        return rewrite_layout_from_state(state, option).state
+        packed: State = rewrite_layout_from_state(state, option).state
+        return packed
 
     def build(self, task: SearchTask, state: State) -> Any:
         return build_function(state, task.compute_dag.tensors, task.target)

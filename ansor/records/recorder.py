@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from te_lite.errors import TeError, require
+from te_lite.later import when_called
 
 from ..core.backends import backend
 from ..core.baseline import Baseline
@@ -21,9 +22,10 @@ from .failures import Kind, failure_line, kind_of
 from .files import PathLike
 from .journal import append_lines, ensure_writable, require_log, scan_lines
 from .lines import dump_record_to_string
-from .network import network_line
 from .notes import learn_workload, run_line, stopped_line, workload_line
 from .rounds import prediction_line, round_line
+
+network_line: Callable[..., str | None] = when_called("ansor.records.network", "network_line")
 
 
 def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:

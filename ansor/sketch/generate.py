@@ -63,6 +63,11 @@ def default_rules(target: Target) -> tuple[SketchRule, ...]:
     return RULES[entry.family]
 
 
+def has_own_rules(target: Target) -> bool:
+    """Whether a target kind brought rules of its own, beside which nobody asks the extra ones."""
+    return entry_of(target.kind.name).rules is not None or search_parts(target.kind.name) is not None
+
+
 def generate_sketches(
     dag: ComputeDAG,
     target: Target | str,

@@ -94,8 +94,6 @@ from .transform import (
 )
 from .utils import get_const_int, get_const_tuple, simplify, traverse_inline
 
-operators.install()
-
 __all__ = [
     "abs",
     "acos",

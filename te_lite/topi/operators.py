@@ -22,7 +22,5 @@ def negative(x: Tensor) -> Any:
     return multiply(x, const(-1.0 if x.dtype in FLOATS else -1, x.dtype))
 
 
-def install() -> None:
-    """Give `Tensor` its operators; `topi` does so once, when it is imported."""
-    TENSOR_OPERATOR.provide(operate)
-    TENSOR_NEGATIVE.provide(negative)
+TENSOR_OPERATOR.provide(operate)
+TENSOR_NEGATIVE.provide(negative)

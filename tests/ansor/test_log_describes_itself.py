@@ -40,8 +40,9 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A process in which nobody registered anything."""
 
     def forget() -> None:
-        for table in ("_FUNCTIONS", "_OFFERED", "_TENSORS", "_DAGS", "_LOGGED"):
+        for table in ("_FUNCTIONS", "_TENSORS", "_DAGS", "_LOGGED"):
             monkeypatch.setattr(workloads, table, {})
+        monkeypatch.setattr(workloads, "OFFERED", dict)
 
     return forget
 

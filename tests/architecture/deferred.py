@@ -1,5 +1,7 @@
 """The imports that are not at the top of a module, all of them, and why each is where it is.
 
+In functions stand those of other packages; of our own, functions are imported `when_called` (`te_lite/later.py`).
+
 `tests/architecture/test_imports.py` compares the table with the code.
 """
 
@@ -19,6 +21,7 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.offline.searchers", "xgboost"): "takes a third of a second to load; needed when a searcher learns",
     ("ansor.report.page", "jinja2"): "comes with the extra [report]",
     ("codegen_cuda.device", "pycuda.driver"): "comes with the extra [cuda], and needs a driver",
+    ("te_lite.later", "<module>"): "the one place that imports modules of ours when they are asked for",
     ("te_lite.computation", "networkx"): "takes a tenth of a second to load; needed when someone looks at the graph",
     ("relay_lite.frontend.onnx.model", "onnx"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.external_data_helper"): "comes with the extra [onnx]",
@@ -27,3 +30,22 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("relay_lite.frontend.torch.traced", "torch.export"): "is there where a program of it is; gives a table of rules",
 }
 """(importing module, imported module): the reason.  `<module>` stands for a name that is known when it runs."""
+
+WHEN_CALLED: dict[str, tuple[str, ...]] = {
+    "for a GPU alone": (
+        "ansor.analytical.gpu", "ansor.features.warp", "ansor.policy.product_programs",
+        "ansor.sketch.extra.attention", "ansor.sketch.extra.convolution_tiles", "ansor.sketch.extra.double_buffer",
+        "ansor.sketch.extra.long_rows", "ansor.sketch.extra.padded_shared", "ansor.sketch.extra.register_tiles",
+        "ansor.sketch.extra.rows", "ansor.sketch.extra.skinny", "ansor.sketch.extra.sliced_tiles",
+        "ansor.sketch.extra.tensor_core", "ansor.sketch.extra.transposed_shared", "ansor.sketch.streaming",
+        "ansor.space.decisions.thread_plans", "ansor.space.decisions.warp_tiles", "te_lite.lower_matrix_load",
+        "te_lite.lower_mma", "te_lite.sync", "te_lite.verify_warp",
+    ),
+    "for what is computed along a loop, as in attention": ("te_lite.carried", "te_lite.lower_along", "te_lite.online"),
+    "for what becomes of a program after a search": ("ansor.core.build", "ansor.core.export", "ansor.layout.rewrite"),
+    "for exported programs and networks": ("codegen_c.export", "codegen_c.network"),
+    "for several tasks of a network": ("ansor.records.network",),
+    "for mutations of the user's own": ("ansor.evolve.checked",),
+    "for what is wrong": ("te_lite.dag_difference",),
+}  # fmt: skip
+"""Why modules of ours are imported when one of their functions is first called: a tune for `c` needs none of them."""

@@ -3,9 +3,9 @@
     python -m tests.architecture.imports            prints the counts of every package, and the cycles
 
 An import counts wherever it stands: at the top of a module, inside a function, under TYPE_CHECKING (reported beside),
-and as a string that names a module of ours.  Only the registry may look modules up by name; those look-ups, and calls
-of its function `front_end`, do not count.  Importing a.b.c from outside of a.b runs a/b/__init__.py, so it counts as
-an import of that face, too.
+and as a string that names a module of ours.  Only the registry and hooks may name what is above them; those look-ups,
+calls of `front_end` and of `Hook`, do not count.  Importing a.b.c from outside of a.b runs a/b/__init__.py, so it
+counts as an import of that face, too.
 
 A room is a folder.  The face of a folder that holds folders is a room of its own above its files.
 """
@@ -23,8 +23,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("mini_ansor", "te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
+LATER = "__getattr__, __dir__ = later(__name__)"
 REGISTRY = "ansor.core.registry"
-EXEMPT_CALL = "front_end"
+EXEMPT_CALLS = ("front_end", "Hook")
 
 
 @lru_cache(maxsize=2048)
@@ -127,7 +128,7 @@ def _located(tree: ast.AST, kind: Kind = Kind.TOP) -> Iterator[tuple[ast.AST, Ki
     """All nodes that may name a module, with the kind of an import there."""
     for child in ast.iter_child_nodes(tree):
         match child:
-            case ast.Call(func=ast.Name(id=name)) if name == EXEMPT_CALL:
+            case ast.Call(func=ast.Name(id=name)) if name in EXEMPT_CALLS:
                 continue
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 yield from _located(child, kind if kind is Kind.TYPING else Kind.DEFERRED)
@@ -144,13 +145,18 @@ def is_typing_block(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
+def comes_later(node: ast.If) -> bool:
+    """Whether the names of a typing block are those that a package imports when they are asked for."""
+    return [ast.unparse(line) for line in node.orelse] == [LATER]
+
+
 def typing_blocks(root: Path, package: str) -> list[str]:
-    """`path:line` of every `if TYPE_CHECKING:` of a package."""
+    """`path:line` of every `if TYPE_CHECKING:` of a package, without those whose names come later."""
     return [
         f"{path.relative_to(root)}:{node.lineno}"
         for path in sorted((root / package).rglob("*.py"))
         for node in ast.walk(parsed(path.read_text()))
-        if isinstance(node, ast.If) and is_typing_block(node)
+        if isinstance(node, ast.If) and is_typing_block(node) and not comes_later(node)
     ]
 
 

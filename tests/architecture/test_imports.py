@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.deferred import DEFERRED
+from tests.architecture.deferred import DEFERRED, WHEN_CALLED
 from tests.architecture.imports import (
     PACKAGES,
     ROOT,
@@ -83,6 +87,69 @@ def test_the_table_of_deferred_imports_is_that_of_the_code(tree: Tree) -> None:
 
 def test_no_import_of_our_own_is_deferred(imports: list[Import]) -> None:
     assert [i for i in imports if i.kind is Kind.DEFERRED] == []
+
+
+def names_when_called(path: Path) -> Iterator[tuple[str, str]]:
+    """(module, function) of every function that is imported when it is called."""
+    for node in ast.walk(parsed(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Name(id="when_called"), args=[ast.Constant(str(module)), ast.Constant(str(name))]):
+                yield module, name
+
+
+def test_what_is_imported_when_it_is_called_has_a_reason(tree: Tree) -> None:
+    found = {pair for path in tree.files.values() for pair in names_when_called(path)}
+    assert {module for module, _ in found} == {module for modules in WHEN_CALLED.values() for module in modules}
+    for module, name in found:
+        assert callable(getattr(import_module(module), name)), (module, name)
+
+
+@pytest.mark.parametrize("package", ["ansor", "te_lite"])
+def test_names_that_come_later_are_there(package: str) -> None:
+    module = import_module(package)
+    assert set(module.__all__) <= set(dir(module)) and not hasattr(module, "no_such_name")
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+MOST_MODULES, OF_THE_BACKEND = 281, 34
+UNUSED = tuple([f"ansor.{name}" for name in ["autotvm", "cli", "cluster", "offline", "report", "scheduler", "viz"]])
+TUNE = """
+import json, sys
+import ansor, te_lite as te
+def ours():
+    return sorted(m for m in sys.modules if m.split(".")[0] in json.loads(sys.argv[1]))
+imported = ours()
+if len(sys.argv) > 2:
+    a, k = te.placeholder((16, 16)), te.reduce_axis((0, 16))
+    product = te.compute((16, 16), lambda i, j: te.sum(a[i, k] * a[k, j], axis=k))
+    task = ansor.SearchTask(compute_dag=[a, product], target="c")
+    task.tune(ansor.TuningOptions(2, verbose=0, measure_callbacks=[ansor.RecordToFile(sys.argv[2])]))
+print(json.dumps([imported, ours()]))
+"""
+
+
+def loaded_by(*args: str) -> tuple[list[str], list[str]]:
+    """The modules of ours that `import ansor` loads, and those that are there in the end."""
+    command = [sys.executable, "-c", TUNE, json.dumps(PACKAGES), *args]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    before, after = json.loads(run.stdout.splitlines()[-1])
+    return before, after
+
+
+def test_import_ansor_loads_few_modules() -> None:
+    imported, _ = loaded_by()
+    assert len(imported) <= MOST_MODULES
+    assert not [m for m in imported if m.startswith(UNUSED)]
+
+
+@pytest.mark.long
+def test_a_tune_loads_little_beside_its_backend(tmp_path: Path) -> None:
+    """Nothing that every search needs is put off into the first one."""
+    imported, after = loaded_by(str(tmp_path / "log.json"))
+    assert len(after) <= MOST_MODULES + OF_THE_BACKEND
+    more = [m for m in after if m not in imported and not m.startswith(("codegen_c", "ansor.core"))]
+    assert more == ["te_lite.c_text", "te_lite.names", "te_lite.stored_text", "te_lite.timing"]
 
 
 # -------------------------------------------------------------------------------------------------- it bites

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from te_lite.dag import ComputeDAG
 from te_lite.errors import require
+from te_lite.later import when_called
 from te_lite.spelling import did_you_mean
 from te_lite.state import State
 
@@ -15,37 +16,41 @@ from ...core.options import SketchOptions
 from ...core.target import Target
 from ..generate import ordinary_sketches
 from ..rule import SketchContext
-from .attention import attention_sketches
-from .double_buffer import double_buffered
 from .injective import injective_sketches
 from .joined_columns import joined_column_sketches
 from .joined_rows import joined_row_sketches
 from .long_products import long_product_sketches
-from .long_rows import long_row_sketches
 from .micro_kernel import micro_kernel_sketches
 from .packed_read import packed_read_sketches
-from .padded_shared import padded
-from .register_tiles import register_tiled
 from .row_loops import row_loop_sketches
-from .rows import row_sketches
 from .shared_panels import shared_panel_sketches
-from .skinny import skinny_sketches
-from .sliced_tiles import sliced_sketches
 from .split_reduction import split_reduction_sketches
-from .tensor_core import tensor_core_sketches
-from .transposed_shared import transposed
 from .windows import window_sketches
 from .winograd import winograd_sketches
 
 Rule = Callable[[SketchContext], list[State]]
+Change = Callable[[State], State | None]
+
+padded: Change = when_called("ansor.sketch.extra.padded_shared", "padded")
+transposed: Change = when_called("ansor.sketch.extra.transposed_shared", "transposed")
+double_buffered: Change = when_called("ansor.sketch.extra.double_buffer", "double_buffered")
+register_tiled: Callable[[SketchContext, list[State]], list[State]] = when_called(
+    "ansor.sketch.extra.register_tiles", "register_tiled"
+)
 
 
 def _register_tiles(ctx: SketchContext) -> list[State]:
     """Ansor's sketches of products with tiles fetched ahead, transposed where they are read in strides."""
-    return register_tiled(ctx, _changed(ordinary_sketches, lambda s: transposed(s) or s, double_buffered)(ctx))
+    found = _changed(ordinary_sketches, lambda s: transposed(s) or s, double_buffered)(ctx)
+    return register_tiled(ctx, found) if found else []
 
 
-def _changed(rule: Callable[[SketchContext], Sequence[State]], *changes: Callable[[State], State | None]) -> Rule:
+def _on_gpus(rule: Rule) -> Rule:
+    """A rule that has sketches for GPUs alone."""
+    return lambda ctx: rule(ctx) if ctx.target.is_gpu else []
+
+
+def _changed(rule: Callable[[SketchContext], Sequence[State]], *changes: Change) -> Rule:
     """The sketches of another rule for GPUs, each with all changes; without those that one does not apply to."""
 
     def sketches(ctx: SketchContext) -> list[State]:
@@ -57,11 +62,13 @@ def _changed(rule: Callable[[SketchContext], Sequence[State]], *changes: Callabl
     return sketches
 
 
+row_sketches = _on_gpus(when_called("ansor.sketch.extra.rows", "row_sketches"))
+
 EXTRA_RULES: dict[str, Rule] = {
     "split_reduction": split_reduction_sketches,
     "injective": injective_sketches,
     "rows": lambda ctx: row_sketches(ctx) + row_loop_sketches(ctx),
-    "long_rows": long_row_sketches,
+    "long_rows": _on_gpus(when_called("ansor.sketch.extra.long_rows", "long_row_sketches")),
     "packed_read": packed_read_sketches,
     "micro_kernel": lambda ctx: micro_kernel_sketches(ctx) + long_product_sketches(ctx),
     "joined_rows": joined_row_sketches,
@@ -71,15 +78,15 @@ EXTRA_RULES: dict[str, Rule] = {
     "windows": window_sketches,
     "padded_shared": _changed(ordinary_sketches, padded),
     "double_buffer": _changed(ordinary_sketches, double_buffered),
-    "skinny": skinny_sketches,
+    "skinny": _on_gpus(when_called("ansor.sketch.extra.skinny", "skinny_sketches")),
     "transposed_shared": _changed(ordinary_sketches, transposed),
     "split_reduction_ahead": _changed(split_reduction_sketches, double_buffered),
     "padded_shared_ahead": _changed(ordinary_sketches, padded, double_buffered),
     "transposed_shared_ahead": _changed(ordinary_sketches, transposed, double_buffered),
     "register_tiles": _register_tiles,
-    "sliced_tiles": sliced_sketches,
-    "tensor_core": tensor_core_sketches,
-    "attention": attention_sketches,
+    "sliced_tiles": _on_gpus(when_called("ansor.sketch.extra.sliced_tiles", "sliced_sketches")),
+    "tensor_core": _on_gpus(when_called("ansor.sketch.extra.tensor_core", "tensor_core_sketches")),
+    "attention": _on_gpus(when_called("ansor.sketch.extra.attention", "attention_sketches")),
     "split_reduction_transposed_ahead": _changed(split_reduction_sketches, transposed, double_buffered),
 }
 

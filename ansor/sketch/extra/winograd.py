@@ -23,7 +23,6 @@ from te_lite.schedule import Loop, Schedule, StageHandle
 from te_lite.state import State
 from te_lite.step import ComputeInline
 from te_lite.tensor import ComputeOp
-from te_lite.topi.nn.winograd_by_axis import TAG
 
 from ...core.hardware import HardwareParams
 from ..predicates import CONST_INDICES, always_inlined, elementwise_reader, named_axes
@@ -32,6 +31,7 @@ from ..shared_memory import element_bytes
 from .micro_kernel import with_panels
 from .shape_costs import tile_costs
 
+TAG = "conv_winograd_by_axis"
 TAGS = (TAG, "conv2d_winograd_nhwc")
 SHAPES = 3
 TRANSFORMS = 0.2

@@ -8,14 +8,13 @@ grid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.later import when_called
 from te_lite.state import REDUCE, SplitRel, State
 
 from ...core.errors import TaskError
@@ -26,8 +25,15 @@ from .factor_moves import move_factors
 from .factor_tables import draw_tiles, padded_extents
 from .parts import Grid, Setting, Tile
 from .splits import holes, split_positions
-from .thread_plans import ThreadLimits, ThreadPlan, thread_limits, thread_plan, thread_splits
-from .warp_tiles import grids
+
+# What a GPU alone has.
+thread_splits: Callable[[State], dict[int, tuple[int, ...]]] = when_called(
+    "ansor.space.decisions.thread_plans", "thread_splits"
+)
+kernels: Callable[[State, tuple[Tile, ...], HardwareParams], tuple[Any, ...]] = when_called(
+    "ansor.space.decisions.thread_plans", "kernels"
+)
+grids: Callable[[State, HardwareParams], list[Grid]] = when_called("ansor.space.decisions.warp_tiles", "grids")
 
 
 class Lengths(Decision[Tile | Grid]):
@@ -66,7 +72,7 @@ class Lengths(Decision[Tile | Grid]):
         tiles = _tiles(parts)
         for grid in [p for p in parts if isinstance(p, Grid)]:
             rows[:, grid.columns] = grid.table.draw(len(rows), rng)
-        for kernel in _kernels(draft.sketch, tiles, setting.hardware) if setting.target.is_gpu else ():
+        for kernel in kernels(draft.sketch, tiles, setting.hardware) if setting.target.is_gpu else ():
             for tile, drawn in zip(kernel.tiles, kernel.plan.draw(len(rows), rng), strict=True):
                 rows[:, tile.columns] = drawn
                 threaded.add(tile.step)
@@ -92,7 +98,7 @@ class Lengths(Decision[Tile | Grid]):
         out = np.ones(len(rows), np.bool_)
         if hardware.max_threads_per_block <= 0:
             return out
-        for kernel in _kernels(sketch, _tiles(parts), hardware):
+        for kernel in kernels(sketch, _tiles(parts), hardware):
             vthreads, threads = [_product(kernel.tiles, rows, level) for level in ("vthread", "thread")]
             limits = kernel.limits
             out &= (vthreads <= limits.max_vthread) & (threads <= limits.max_threads) & (threads >= limits.min_threads)
@@ -111,28 +117,3 @@ def _product(tiles: Sequence[Tile], rows: Matrix, level: str) -> Any:
     """The product of the columns of one level: int64 [n]."""
     columns = [t.first + i for t in tiles for i, name in enumerate(t.levels) if name == level]
     return rows[:, columns].prod(axis=1)
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """The tiles that make the threads of a kernel, how they are drawn, and the limits that this keeps to."""
-
-    tiles: tuple[Tile, ...]
-    plan: ThreadPlan
-    limits: ThreadLimits
-
-
-@lru_cache(maxsize=256)
-def _kernels(sketch: State, tiles: tuple[Tile, ...], hardware: HardwareParams) -> tuple[_Kernel, ...]:
-    """The kernels of a sketch that have tiles; one whose outputs are few may use less than a warp."""
-    by_step = {t.step: t for t in tiles}
-    out = []
-    for k, positions in thread_splits(sketch).items():
-        mine = tuple([by_step[p] for p in positions if p in by_step])
-        if mine:
-            limits = thread_limits(sketch, k, hardware)
-            plan = thread_plan(tuple([t.extents for t in mine]), mine[0].parts, limits, mine[0].max_innermost)
-            reachable = min(threads for _, threads in plan.ways[-1])
-            least = limits.min_threads if reachable >= limits.min_threads else 1
-            out.append(_Kernel(mine, plan, replace(limits, min_threads=least)))
-    return tuple(out)

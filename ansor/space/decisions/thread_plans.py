@@ -18,6 +18,7 @@ from te_lite.state import ATTACHED, State
 from ...core.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
 from .factor_tables import tile_table, tile_weights
+from .parts import Tile
 from .warp_tiles import in_fragments
 
 Pair = tuple[int, int]
@@ -176,3 +177,28 @@ def _ways_before(pairs: dict[Pair, float], before: set[Pair], after: dict[Pair, 
         if total:
             out[done] = total
     return out
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The tiles that make the threads of a kernel, how they are drawn, and the limits that this keeps to."""
+
+    tiles: tuple[Tile, ...]
+    plan: ThreadPlan
+    limits: ThreadLimits
+
+
+@lru_cache(maxsize=256)
+def kernels(sketch: State, tiles: tuple[Tile, ...], hardware: HardwareParams) -> tuple[Kernel, ...]:
+    """The kernels of a sketch that have tiles; one whose outputs are few may use less than a warp."""
+    by_step = {t.step: t for t in tiles}
+    out = []
+    for k, positions in thread_splits(sketch).items():
+        mine = tuple([by_step[p] for p in positions if p in by_step])
+        if mine:
+            limits = thread_limits(sketch, k, hardware)
+            plan = thread_plan(tuple([t.extents for t in mine]), mine[0].parts, limits, mine[0].max_innermost)
+            reachable = min(threads for _, threads in plan.ways[-1])
+            least = limits.min_threads if reachable >= limits.min_threads else 1
+            out.append(Kernel(mine, plan, replace(limits, min_threads=least)))
+    return tuple(out)
