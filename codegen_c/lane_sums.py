@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import Binary, BufferLoad, Expr, Var, binary, const
 from te_lite.perfect_nest import IN_TURN
 from te_lite.register_tile import VECTOR_DTYPES

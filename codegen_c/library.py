@@ -18,7 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from ansor.core.private_files import read_sealed, write_sealed
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad, Expr
 from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, allocated, bodies, map_exprs, with_bodies
 from te_lite.visit import transform

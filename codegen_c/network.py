@@ -13,7 +13,7 @@ from ansor.core.network_backend import Array, CompiledNetwork
 from ansor.core.network_memory import HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from ansor.core.recurrence import Recurrence
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 

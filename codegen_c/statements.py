@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from te_lite.c_text import BYTES, TYPES
+from te_lite.c_text import TYPES
+from te_lite.dtype import BYTES
 from te_lite.expr import INDEX, BufferLoad, Expr, Var, binary, const
 from te_lite.stmt import (
     Alloc,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad, Call, Compare, Const, Expr, Var, binary, const, logical_and, logical_not
 from te_lite.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
 from te_lite.register_tile import VECTOR_DTYPES

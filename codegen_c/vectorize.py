@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, const
 from te_lite.register_tile import MASKED_DTYPES, VECTOR_DTYPES, vector_pieces
 from te_lite.stmt import (

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from math import copysign
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad, Call, Const, Expr, Select, logical_and
 from te_lite.stmt import For, Store
 from te_lite.visit import free_vars

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.stmt import For, LoweredFunc, Stmt, Store, bodies
 
 from . import fetch_ahead

@@ -17,7 +17,7 @@ from ansor.core.exported_program import (
     shapes_text,
     table_text,
 )
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.stmt import LoweredFunc
 
 from .architecture import check_architecture, target_architecture

@@ -6,7 +6,7 @@ from typing import Any
 
 from ansor.core.errors import GraphError
 from ansor.core.json_values import items, record, size, sizes, text
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.errors import require
 
 from .cuda_program import CudaKernel, CudaProgram

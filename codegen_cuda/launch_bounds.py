@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad
 from te_lite.stmt import Alloc, Buffer, For, Seq, Stmt, Store, ThreadReduce, exprs_of, stmts_of
 from te_lite.visit import walk

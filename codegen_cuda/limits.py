@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad
 from te_lite.state import Extent, Iter, State

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad, Expr
 from te_lite.mma import F32, OPERANDS, MatrixLoad, Mma
 from te_lite.mma_meaning import CENTRE, pairs

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad, Expr, Var, as_expr, binary, same
 from te_lite.fragment import LANES
 from te_lite.perfect_nest import IN_TURN

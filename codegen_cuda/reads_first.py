@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.element import Buffer, BufferLoad
 from te_lite.expr import Binary, Call, Cast, Expr, Var, same
 from te_lite.perfect_nest import OF_ONE_THREAD, iteration, nested, perfect_nest

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import Binary, Combiner, Expr, Logical, Var, as_expr
 from te_lite.stmt import Buffer, For, ForKind, Stmt, Store, ThreadReduce, bodies, seq, stmts_of, with_bodies
 from te_lite.sync import insert_barriers

@@ -11,7 +11,7 @@ the loops around such a loop from being unrolled well (1.1 to 3.7 times slower f
 
 from __future__ import annotations
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import Call, Var
 from te_lite.stmt import (
     Alloc,

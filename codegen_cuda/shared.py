@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.stmt import Buffer
 
 from .cuda_program import VECTOR_BYTES, KernelNest

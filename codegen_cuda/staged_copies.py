@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad, Var, as_expr
 from te_lite.perfect_nest import IN_TURN, iteration
 from te_lite.stmt import Buffer, For, ForKind, If, Seq, Stmt, Store, map_exprs, seq

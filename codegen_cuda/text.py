@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from te_lite.c_text import ADD, BYTES, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
-from te_lite.dtype import STORED
+from te_lite.c_text import ADD, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
+from te_lite.dtype import BYTES, STORED
 from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Logical, same
 from te_lite.interval import INDEX_DTYPES
 from te_lite.stored_text import bits_of

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from math import lcm, prod
 from typing import Protocol
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import Expr, Select, Var, as_expr, binary, compare
 from te_lite.simplify import Simplifier
 from te_lite.stmt import Barrier, Buffer, For, ForKind, If, Stmt, Store, allocated, bodies, seq, with_bodies

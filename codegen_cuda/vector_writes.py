@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.expr import BufferLoad, Compare, Const, Expr, Logical, Var, as_expr, binary, compare
 from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
 from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, seq, with_bodies

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
-from te_lite.c_text import BYTES, POSTFIX, TERNARY
+from te_lite.c_text import POSTFIX, TERNARY
+from te_lite.dtype import BYTES
 from te_lite.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.stmt import Buffer, For, If, Seq, Stmt, Store
 from te_lite.visit import children, free_vars, walk

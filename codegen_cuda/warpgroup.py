@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, compare, index_xor, same
 from te_lite.fragment import LANES

@@ -12,9 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from .dtype import DTYPES, STORED, is_unsigned
+from .dtype import BYTES, STORED, is_unsigned
 from .errors import ExprError, require
 from .expr import (
     FLOATS,
@@ -34,7 +32,6 @@ from .interval import INDEX_DTYPES, dtype_interval
 from .stored_text import bits_of, helper_body
 from .width import Widths
 
-BYTES = {dtype: np.dtype(dtype).itemsize for dtype in DTYPES}
 TYPES = {
     "bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t",
     "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "uint64": "uint64_t",

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .bounds import Bounds
-from .c_text import BYTES
+from .dtype import BYTES
 from .errors import LowerError, require
 from .expr import BufferLoad, Expr, Var, as_expr, binary, compare
 from .lanes import ceildiv, product, smaller

@@ -23,6 +23,7 @@ INTEGER_BITS = {
 FLOATS = (*SMALL_FLOATS, "float16", "float32", "float64")
 DTYPES = ("bool", *INTEGER_BITS, *FLOATS)
 DTYPE_LAW = f"the dtype must be one of {', '.join(DTYPES)}"
+BYTES = {dtype: np.dtype(dtype).itemsize for dtype in DTYPES}
 INDEX = "int32"
 
 

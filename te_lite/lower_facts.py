@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .bounds import Bounds
-from .c_text import BYTES
+from .dtype import BYTES
 from .errors import LowerError, require
 from .expr import Expr, Var, as_expr, binary, cast, index_xor
 from .fragment_storage import fragment_storage

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .c_text import BYTES
+from .dtype import BYTES
 from .errors import LowerError, require
 from .expr import BufferLoad, Const, Expr, Load, as_expr, binary
 from .loop_scope import WARP

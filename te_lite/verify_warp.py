@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .c_text import BYTES
+from .dtype import BYTES
 from .expr import BufferLoad, Expr, binary
 from .fragment import LANES
 from .mma import OPERANDS, ROW_BYTES

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .c_text import BYTES
+from .dtype import BYTES
 from .expr import BufferLoad, binary
 from .mma import ROW_BYTES
 from .mma_meaning import execute, scattered

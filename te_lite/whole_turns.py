@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .c_text import BYTES
 from .double_buffer import ALIGNMENT
+from .dtype import BYTES
 from .expr import Call, Expr, Var, as_expr, binary
 from .perfect_nest import IN_TURN
 from .simplify import Simplifier

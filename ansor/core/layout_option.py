@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+FREE = "layout_free_placeholders"
+"""The attribute of an operation that names its inputs of free layout."""
+
 
 class LayoutRewriteOption(IntEnum):
     """What happens to the layout of inputs that an operation marks as layout-free, such as constant weights.

@@ -16,9 +16,9 @@ from te_lite.state import FuseRel, SplitRel, Stage, State
 from te_lite.tensor import ComputeOp
 from te_lite.visit import walk
 
+from ..core.layout_option import FREE
 from .packing import PackedLayout
 
-FREE = "layout_free_placeholders"
 Loop = tuple[int, int]
 
 

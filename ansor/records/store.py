@@ -29,14 +29,13 @@ from te_lite.errors import TeError
 
 from ..core.backends import backend
 from ..core.errors import JournalError
-from ..core.layout_option import LayoutRewriteOption
+from ..core.layout_option import FREE, LayoutRewriteOption
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.private_files import user_cache
 from ..core.steady import most_figures
 from ..core.target import Target
 from ..core.task import SearchTask
 from ..core.versions import version_of
-from ..layout.reading_order import FREE
 from .belief import Believed, Judge, is_program, least_of_computation
 from .confirmed import median
 from .files import LineReader

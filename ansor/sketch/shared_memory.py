@@ -14,8 +14,8 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from te_lite.bounds import Bounds
-from te_lite.c_text import BYTES
 from te_lite.double_buffer import stored_elements, tile_count
+from te_lite.dtype import BYTES
 from te_lite.index_span import span_at_least
 from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.loop_scope import kernel_of

@@ -15,7 +15,7 @@ from math import prod
 from typing import TypeGuard
 
 from ansor.core.target import STRICT
-from te_lite.c_text import BYTES
+from te_lite.dtype import BYTES
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, children, rebuild

@@ -27,8 +27,7 @@ from ..rule import Condition, Outcome, SketchContext
 from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shapes
 from .own_stages import cpu_sketches, with_reader
 from .padding import paddings
-from .product_roles import runs_of
-from .read_axes import extents_of
+from .read_axes import extents_of, runs_of
 from .shape_costs import shape_costs, sides
 
 LEAST_GAIN = 0.93

@@ -20,8 +20,8 @@ from te_lite.state import State
 from te_lite.step import CacheRead, StorageOrder
 from te_lite.tensor import PlaceholderOp
 
+from ...core.layout_option import FREE
 from ...core.schedule_primitives import compute_at
-from ...layout.reading_order import FREE
 from ..cache_rules import fetch_loop
 from ..generate import ordinary_sketches
 from ..predicates import needs_tiling

@@ -33,7 +33,7 @@ from te_lite.visit import walk
 
 from ...core.target import ELEMENTS, Target
 from ..predicates import is_untouched
-from .read_axes import axes_read, extents_of
+from .read_axes import axes_read, extents_of, runs_of
 
 FEWEST_ROWS = 5
 """Of an axis that is rows where neither order of the factors fills a tile; most of it is empty then, and still fast."""
@@ -125,17 +125,6 @@ def joinable(state: State, k: int) -> tuple[int, int] | None:
     runs = [run for own in (sides.rows, sides.columns) for run in runs_of(own) if extents[run[-1]] % FILLED]
     longest = max(runs, key=lambda run: prod([extents[axis] for axis in run]), default=[])
     return (longest[0], len(longest)) if len(longest) > 1 else None
-
-
-def runs_of(axes: Sequence[int]) -> list[list[int]]:
-    """Ascending axes, cut where two do not follow each other."""
-    runs: list[list[int]] = []
-    for axis in axes:
-        if runs and runs[-1][-1] == axis - 1:
-            runs[-1].append(axis)
-        else:
-            runs.append([axis])
-    return runs
 
 
 def _roles(

@@ -34,3 +34,14 @@ def axes_of(form: Form, extents: Sequence[int]) -> frozenset[int]:
 def axes_read(read: Read, extents: Sequence[int]) -> frozenset[int]:
     """The axes, of these extents, that a read depends on."""
     return frozenset().union(*[axes_of(form, extents) for form in read.forms])
+
+
+def runs_of(axes: Sequence[int]) -> list[list[int]]:
+    """Ascending axes, cut where two do not follow each other."""
+    runs: list[list[int]] = []
+    for axis in axes:
+        if runs and runs[-1][-1] == axis - 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    return runs

@@ -21,7 +21,7 @@ from typing import ClassVar
 from te_lite.state import State
 
 from ...core.hardware import HardwareParams
-from ...layout.reading_order import FREE
+from ...core.layout_option import FREE
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .micro_kernel import (
