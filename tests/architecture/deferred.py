@@ -41,8 +41,12 @@ WHEN_CALLED: dict[str, tuple[str, ...]] = {
         "ansor.space.decisions.thread_plans", "ansor.space.decisions.warp_tiles", "te_lite.lower_matrix_load",
         "te_lite.lower_mma", "te_lite.sync", "te_lite.verify_warp",
     ),
-    "for what is computed along a loop, as in attention": ("te_lite.carried", "te_lite.lower_along", "te_lite.online"),
-    "for what becomes of a program after a search": ("ansor.core.build", "ansor.core.export", "ansor.layout.rewrite"),
+    "for what is computed along a loop, as in attention": (
+        "te_lite.carried", "te_lite.lower_along", "te_lite.online",
+    ),
+    "for what becomes of a program after a search": (
+        "ansor.core.build", "ansor.core.export", "ansor.layout.rewrite",
+    ),
     "for exported programs and networks": ("codegen_c.export", "codegen_c.network"),
     "for several tasks of a network": ("ansor.records.network",),
     "for mutations of the user's own": ("ansor.evolve.checked",),
