@@ -245,7 +245,7 @@ def test_a_program_that_is_refused_gives_way() -> None:
     need = wanted(function, ansor.Target("c"))
     task = ansor.SearchTask(compute_dag=need.group.dag, target="c")
     drawn = len(list(drawn_of(task)))
-    assert 1 < drawn <= TRIED
+    assert 1 <= drawn <= TRIED
 
     def accept_plain(func: te.LoweredFunc) -> None:
         if len(refused) < drawn:
@@ -335,16 +335,25 @@ def test_a_packed_program_that_is_refused_gives_way() -> None:
     x, weight = var("x", (9, 64)), rng.uniform(-1, 1, (48, 64)).astype("float32")
     with PassContext(opt_level=3):
         fused = optimize(Function((x,), call("nn.dense", x, Constant(weight))), None, "c")
+    refused: list[str] = []
+
+    def accept_nothing(func: te.LoweredFunc) -> None:
+        refused.append(str(func))
+        raise te.LowerError("refused")
+
+    with pytest.raises(te.LowerError, match="refused"):
+        choose_programs(fused, ansor.Target("c"), choosing(accept_nothing))
+    assert 1 < len(refused) <= TRIED + 1
     seen: list[te.LoweredFunc] = []
 
-    def accept(func: te.LoweredFunc) -> None:
+    def accept_the_last(func: te.LoweredFunc) -> None:
         seen.append(func)
-        if len(seen) <= TRIED:
+        if len(seen) < len(refused):
             raise te.LowerError("refused")
 
-    packed, programs = choose_programs(fused, ansor.Target("c"), choosing(accept))
+    packed, programs = choose_programs(fused, ansor.Target("c"), choosing(accept_the_last))
     (program,) = programs.values()
-    assert len(seen) == TRIED + 1 and program.func is seen[-1] and len({str(f) for f in seen}) > 2
+    assert list(map(str, seen)) == refused and program.func is seen[-1] and len(set(refused)) > 1
     (node,) = [n for n in post_order(packed.body) if isinstance(n, FunctionCall)]
     assert [a.shape for a in node.args] == [p.shape for p in node.function.params] and node.function is program.function
     given = rng.uniform(-1, 1, (9, 64)).astype("float32")
