@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, fields
@@ -37,20 +38,26 @@ PER_ROUND, DRAWN, AT_RANDOM, KEPT = 16, 64, 0.1, 16
 
 def placeholder(shape: Sequence[int], name: str, dtype: str = "float32") -> Op:
     """An input."""
-    return Op(name, tuple(Axis(f"i{d}", n) for d, n in enumerate(shape)), None, dtype, name)
+    return Op(name, tuple(axis(f"i{d}", n) for d, n in enumerate(shape)), None, dtype, name)
 
 
-def compute(shape: Sequence[int], f: Callable[..., Expr], name: str, **attrs: tuple[str, ...]) -> Op:
+def compute(shape: Sequence[int], f: Callable[..., Expr], name: str) -> Op:
     """The tensor whose point `(i, j, ...)` is `f(i, j, ...)`; the axes are named after the arguments of `f`."""
-    names = f.__code__.co_varnames[: len(shape)]
-    axes = tuple(Axis(n, extent) for n, extent in zip(names, shape, strict=True))
+    axes = tuple(axis(name, n) for name, n in zip(f.__code__.co_varnames, shape, strict=False))
     body = f(*axes)
-    return Op(name, axes, body, body.dtype, name, tuple(sorted(attrs.items())))
+    return Op(name, axes, body, body.dtype, name)
+
+
+def axis(name: str, extent: int) -> Axis:
+    """An axis.  Raises ValueError for one without points."""
+    if extent < 1:
+        raise ValueError(f"the extent of {name} must be at least 1, got {extent}")
+    return Axis(name, extent)
 
 
 def matmul(n: int, m: int, k: int) -> list[Op]:
     """A [N, K] times B [K, M]."""
-    a, b, r = placeholder((n, k), "A"), placeholder((k, m), "B"), Axis("k", k)
+    a, b, r = placeholder((n, k), "A"), placeholder((k, m), "B"), axis("k", k)
     return [a, b, compute((n, m), lambda i, j: Reduce("sum", a[i, r] * b[r, j], (r,)), "C")]
 
 
@@ -67,7 +74,7 @@ def conv2d(n: int, h: int, w: int, co: int, ci: int, k: int, stride: int, pad: i
         return Select(all_inside, data[i0, i1, i2 - pad, i3 - pad], Const(0, "float32"))
 
     image = compute((n, ci, h + 2 * pad, w + 2 * pad), padded, "pad_temp") if pad else data
-    rc, ry, rx = Axis("rc", ci), Axis("ry", k), Axis("rx", k)
+    rc, ry, rx = axis("rc", ci), axis("ry", k), axis("rx", k)
 
     def window(nn: Expr, ff: Expr, yy: Expr, xx: Expr) -> Expr:
         return Reduce("sum", image[nn, rc, yy * stride + ry, xx * stride + rx] * kernel[ff, rc, ry, rx], (rc, ry, rx))
@@ -263,8 +270,8 @@ def tune(search: Search, trials: int, measurer: Measurer, record: Callable[[Stat
             record(scored[1], result)
             search.learn(scored, result)
         search.fit()
-        best = search.best
-        text = f"{1000 * best[1].cost:.3f} ms" if best else "none is right yet"
+        best, last = search.best, list(search.measured.values())[-1][1]
+        text = f"{1000 * best[1].cost:.3f} ms" if best else f"none is right yet, of the last one: {last.message}"
         print(f"{len(search.measured):5} programs, {time.time() - start:5.1f} s, best: {text}", flush=True)
 
 
@@ -279,8 +286,11 @@ def main() -> None:
     parser.add_argument("--print", choices=("sketches", "c"), help="the sketches, or the C text of the best program")
     given = parser.parse_args()
     workload = WORKLOADS[given.workload]
-    shape = workload.numbers(given.shape)
-    args, key = workload.make(*shape), workload.key(*shape)
+    try:
+        shape = workload.numbers(given.shape)
+        args, key = workload.make(*shape), workload.key(*shape)
+    except ValueError as e:
+        parser.error(str(e))
     rng, machine = np.random.default_rng(given.seed), Machine(num_cores=os.cpu_count() or 1)
     search = Search(args, machine, rng)
     if given.print == "sketches":
@@ -292,6 +302,8 @@ def main() -> None:
             with given.log.open("a") as log:
                 log.write(record_line(key, machine, state, result) + "\n")
 
+    if shutil.which("gcc") is None:
+        parser.error("gcc compiles the programs, and is not on the PATH")
     tune(search, given.trials, Measurer(args, rng), record)
     if search.best:
         state, result = search.best
