@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from tests.nonempty import nonempty
 from tests.notebooks import CHAPTERS, notebook, write
 
 EACH = pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+WITH_MINI = pytest.mark.parametrize("chapter", CHAPTERS[:9], ids=lambda path: path.stem)
+MINI = r"\]\(\.\./\.\./mini_ansor/(\w+)\.py\)"
 
 
 def number(chapter: Path) -> int:
@@ -35,6 +39,40 @@ def test_a_chapter_says_what_it_is_for(chapter: Path) -> None:
     assert re.search(r"\*\*After this chapter you can\*\* \w", head)
     assert re.search(r"\*\*In the paper\*\*.*?section", head, re.DOTALL)
     assert re.search(r"\*\*Time\*\*: [3-6][05] minutes", head)
+
+
+@WITH_MINI
+def test_a_chapter_is_read_in_mini_ansor_first(chapter: Path) -> None:
+    head = " ".join(chapter.read_text().partition("\n## ")[0].split())
+    first, then, engine = head.partition("**To read**: ")[2].partition(", then ")
+    assert then and "mini_ansor" not in engine and "te_lite" not in head.partition("**To read**: ")[0]
+    files = [found[1] for found in nonempty(re.finditer(MINI, first))]
+    assert first.count("](") == len(files) and engine.count("](../../") == engine.count("](")
+    table = (chapter.parent / "README.md").read_text().splitlines()
+    (row,) = [line for line in table if line.startswith("|") and f"({chapter.name})" in line]
+    assert set(re.findall(MINI, row)) <= set(files)
+    for part, file in nonempty(zip(re.split(MINI, first)[2::2], files, strict=True)):
+        for name in re.findall(r"`([\w.]+)`", part):
+            assert has(file, name), (file, name)
+
+
+@WITH_MINI
+def test_names_that_are_linked_are_in_that_file_of_mini_ansor(chapter: Path) -> None:
+    for name, file in nonempty(re.findall(r"\[`([^`]+)`" + MINI, chapter.read_text())):
+        assert has(file, name), (file, name)
+
+
+def has(file: str, name: str) -> bool:
+    """Whether a file of `mini_ansor` defines a name, such as `evaluate` or `Region.unite`."""
+    try:
+        found = attrgetter(name)(importlib.import_module(f"mini_ansor.{file}"))
+    except AttributeError:
+        return False
+    return found.__module__ == f"mini_ansor.{file}"
+
+
+def test_names_that_are_not_there_are_found() -> None:
+    assert has("bounds", "Region.unite") and not has("bounds", "Region.united") and not has("bounds", "affine")
 
 
 @EACH
