@@ -22,4 +22,28 @@ MISTAKES = {
             Mistake("+ inner < extent", "+ inner <= extent", "48 split by 5: index [48]"),
         ),
     ),
+    "loop_extents": Mistakes(
+        "still has its hole",
+        (
+            Mistake("min(length, rest)", "length", "no longer than what is left to split"),
+            Mistake("-(-rest // length)", "rest // length", "what does not divide needs one more turn"),
+            Mistake(
+                "reversed(list(zip(rel.parts[1:], rel.lengths, strict=True)))",
+                "zip(rel.parts[1:], rel.lengths)",
+                "further in",
+            ),
+            Mistake(
+                "extents[rel.parts[0]] = rest",
+                "extents[rel.parts[0]] = extents[rel.parent]",
+                "what the lengths of all others leave",
+            ),
+            Mistake("prod(extents[part] for part", "sum(extents[part] for part", "all points of its parts"),
+            Mistake(
+                "dict(enumerate(roots))",
+                "{n: a.extent for n, a in enumerate(stage.op.all_axes)}",
+                "these begin with `roots`",
+            ),
+        ),
+        (("min(length, rest)", "length if length < rest else rest"),),
+    ),
 }

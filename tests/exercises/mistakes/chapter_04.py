@@ -36,4 +36,15 @@ MISTAKES = {
         ),
         (('split(k, 16)', 'split(k, nparts=16)'), ('rfactor(B, outer)', 'rfactor(B, _)'),),
     ),
+    "axes_of_loops": Mistakes(
+        "still has its hole",
+        (
+            Mistake("rel.lengths[n:]", "rel.lengths[:n]", "the lengths of all later parts"),
+            Mistake("prod(rel.lengths[n:])", "(rel.lengths[n] if n < len(rel.lengths) else 1)", "split by (3, 2)"),
+            Mistake("reversed(rel.parts)", "rel.parts", "counts fastest"),
+            Mistake("rest % extent, rest // extent", "rest, rest // extent", "no part leaves its extent"),
+            Mistake("rest % extent, rest // extent", "rest % extent, rest", "i and j fused (24 x 8"),
+        ),
+        (("rest % extent, rest // extent", "rest - rest // extent * extent, rest // extent"),),
+    ),
 }  # fmt: skip

@@ -40,4 +40,18 @@ MISTAKES = {
         ),
         (('vec_len', 'vec_prod'),),
     ),
+    "reuse_distance": Mistakes(
+        "still has its hole",
+        (
+            Mistake("still = max(", "still = min(", "the turns of that loop"),
+            Mistake(" if extent > 1", "", "a loop of one turn inside"),
+            Mistake(" and j not in access.nest.fixed", "", "fixed ones do not count"),
+            Mistake("access.shared - 1 if access.others else -1", "-1", "is reuse_serial, yours reuse_none"),
+            Mistake("common > still", "common >= 0", "is reuse_loop, yours reuse_serial"),
+            Mistake("nest.extents[still], still + 1", "nest.extents[still], still", "the loops inside of that one"),
+            Mistake("nest.extents[still], still + 1", "nest.inside[still], still + 1", "the turns of that loop"),
+        ),
+        (("max([j for j in loops if j not in moves and j not in access.nest.fixed], default=-1)",
+          "nest.innermost(set(loops) - set(moves) - set(access.nest.fixed))"),),
+    ),
 }  # fmt: skip
