@@ -6,14 +6,13 @@ sch, args = task.apply_best("log.json")
 """
 
 # What Ctrl-C does during all other imports.
-from .core import start_up as start_up  # isort: split
+from .core.host import start_up as start_up  # isort: split
 
 from typing import TYPE_CHECKING
 
 from te_lite import ComputeDAG
 from te_lite.later import later
 
-from .core import target
 from .core.errors import (
     AnsorError,
     BackendError,
@@ -24,13 +23,19 @@ from .core.errors import (
     NoRecordError,
     TaskError,
 )
-from .core.hardware import HardwareParams
-from .core.layout_option import LayoutRewriteOption
-from .core.registry import register_backend
-from .core.target import Target
-from .core.task import TASK_ACTIONS, SearchTask
-from .core.versions import version_of
-from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
+from .core.host.versions import version_of
+from .core.target import target
+from .core.target.hardware import HardwareParams
+from .core.target.registry import register_backend
+from .core.target.target import Target
+from .core.tasks.task import TASK_ACTIONS, SearchTask
+from .core.tasks.workloads import (
+    make_workload_key,
+    register_workload,
+    register_workload_tensors,
+    workload_key_to_tensors,
+)
+from .core.values.layout_option import LayoutRewriteOption
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .measure import (
     BuildResult,
@@ -63,11 +68,11 @@ if TYPE_CHECKING:
     from . import autotvm as template  # its name in earlier versions
     from . import scheduler as task_scheduler
     from .cluster import RPCRunner, request_remote
-    from .core import nd
-    from .core.build import build, lower
-    from .core.export import load_module
-    from .core.nd import cpu, device, gpu
-    from .core.networks import extract_tasks
+    from .core.device import nd
+    from .core.device.build import build, lower
+    from .core.device.export import load_module
+    from .core.device.nd import cpu, device, gpu
+    from .core.tasks.networks import extract_tasks
     from .layout.rewrite import rewrite_layout_from_state
     from .policy.empty_policy import EmptyPolicy
     from .policy.register_target import register_target

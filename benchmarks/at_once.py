@@ -54,7 +54,7 @@ from benchmarks.search_turns import RACE, in_turns
 from relay_lite.tuning.network import load_network
 from te_lite import ComputeDAG
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 HELD_OUT: Mapping[str, Sequence[str]] = {
     "mobilenet": (

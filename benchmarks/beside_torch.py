@@ -27,7 +27,7 @@ import numpy as np
 
 import ansor
 from ansor.cli.torch_side import allow_tf32
-from ansor.core.target import TF32
+from ansor.core.target.target import TF32
 from benchmarks import report
 from benchmarks.pytorch import captured, exact_torch, formats
 from benchmarks.torch_models import PICTURES, TEXTS, drawn

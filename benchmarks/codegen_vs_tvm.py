@@ -18,11 +18,11 @@ import numpy as np
 import ansor
 import te_lite as te
 from benchmarks import report
-from codegen_cuda.compile import compile_source
-from codegen_cuda.device import DeviceProgram
-from codegen_cuda.module import CudaModule, open_device
+from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.driver.device import DeviceProgram
+from codegen_cuda.driver.module import CudaModule, open_device
 from te_lite import Tensor
-from te_lite.reference import evaluate, random_inputs
+from te_lite.meaning.reference import evaluate, random_inputs
 from tests.te_lite.test_tutorial_schedule import tutorial_schedule
 from tests.workloads import matmul
 

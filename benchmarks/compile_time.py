@@ -30,10 +30,10 @@ STORES = ("CODEGEN_C_CACHE", "CODEGEN_CUDA_CACHE")
 MEASURED = (
     ("relay_lite.compiler.build", "optimize", "passes"),
     ("relay_lite.compiler.group_programs", "default_states", "search"),
-    ("te_lite.lower", "verify", "verify"),
-    ("te_lite.lower", "unverified", "lower"),
+    ("te_lite.lowering.lower", "verify", "verify"),
+    ("te_lite.lowering.lower", "unverified", "lower"),
     ("codegen_c.network", "emit", "emit"),
-    ("codegen_cuda.network", "emit", "emit"),
+    ("codegen_cuda.networks.network", "emit", "emit"),
     ("ansor.layout.packing", "PackedLayout.pack", "pack"),
 )
 """What is timed: a function where it is called from, and the part that it is."""

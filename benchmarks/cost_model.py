@@ -25,10 +25,10 @@ import numpy as np
 import ansor
 import te_lite as te
 from ansor.cli.user_code import run_module
-from ansor.core.checks import require_part
 from ansor.core.errors import TaskError
-from ansor.core.parts import asking
-from ansor.core.workloads import key_text
+from ansor.core.tasks.workloads import key_text
+from ansor.core.values.checks import require_part
+from ansor.core.values.parts import asking
 from ansor.cost_model import CostModel
 from ansor.cost_model.api import PART
 from ansor.cost_model.dataset import stacked

@@ -22,11 +22,11 @@ import ansor
 import codegen_c
 import te_lite as te
 from ansor.cli.compare import timed_in_turns
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from te_lite import Tensor
-from te_lite.reference import random_inputs
+from te_lite.meaning.reference import random_inputs
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.workloads import matmul

@@ -21,12 +21,12 @@ from ansor.sketch import generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffered
 from benchmarks import report
 from benchmarks.codegen_vs_tvm import Case
-from codegen_cuda.async_copy import WAIT
-from codegen_cuda.emit import emit
-from codegen_cuda.module import CudaModule, open_device
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import DoubleBuffer
+from codegen_cuda.driver.module import CudaModule, open_device
+from codegen_cuda.emission.emit import emit
+from codegen_cuda.pipeline.async_copy import WAIT
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import DoubleBuffer
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.workloads import matmul

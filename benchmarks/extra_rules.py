@@ -17,12 +17,12 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.core.measure_values import MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import MeasureInput, MeasureResult
 from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from benchmarks import report
-from te_lite.state import State
+from te_lite.schedule.state import State
 from te_lite.topi.benchmarks import OPERATORS, SHAPES, WORKLOADS, Tensors
 from tests.drawn_programs import drawn_program
 

@@ -30,12 +30,12 @@ from typing import Any
 
 import ansor
 import te_lite as te
-from ansor.core.hardware import host_cores
+from ansor.core.target.hardware import host_cores
 from ansor.cost_model import CostModel
 from ansor.measure import MeasureInput, MeasureResult
 from ansor.measure.devices import list_devices
 from benchmarks import report
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.conv_layer import conv2d_layer
 
 SETTINGS = {"quick": 1, "ten": 10, "long": 40}

@@ -21,8 +21,8 @@ import numpy as np
 
 import ansor
 from ansor.cli.compare import timed_in_turns
-from ansor.core.hardware import host_cores
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
+from ansor.core.target.hardware import host_cores
 from benchmarks import report
 from benchmarks.operators import searched, with_threads
 from codegen_c.compile import load

@@ -22,7 +22,7 @@ import numpy as np
 
 import codegen_c
 import te_lite as te
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
 from benchmarks import pytorch, report
 from codegen_c.compile import load
 from te_lite import topi

@@ -35,7 +35,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.kernelbench_problem import PRELOADED, TOLERANCE, WAYS, Asked, tell_all, work_on
 from benchmarks.kernelbench_sizes import AS_WRITTEN, CHANGES
-from codegen_cuda.device import device_count
+from codegen_cuda.driver.device import device_count
 
 THRESHOLDS = (0.98, 1.0, 1.1, 1.5, 2.0)
 LAST_WORDS = 400

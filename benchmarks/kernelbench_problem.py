@@ -35,7 +35,7 @@ TOLERANCE = 1e-4
 """What KernelBench asks of float32, relative and absolute."""
 ROUNDS, SLICE = 5, 0.02
 OUR_KERNELS = r"_kernel\d+$"
-"""The names of our kernels end so (`codegen_cuda/emit.py`)."""
+"""The names of our kernels end so (`codegen_cuda/emission/emit.py`)."""
 MOST_SAID = 300
 LONGEST = 8
 """Kernels of a call whose times are kept."""

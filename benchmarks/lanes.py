@@ -15,8 +15,8 @@ import numpy as np
 
 import te_lite as te
 from benchmarks import report
-from te_lite.bounds import Bounds, infer_bounds
-from te_lite.replay import replay
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.schedule.replay import replay
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
 
 

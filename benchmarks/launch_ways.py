@@ -2,9 +2,9 @@
 
     python -m benchmarks.launch_ways --network vit_b_16 [--precision strict] [--log F] [--target cuda] [--json F]
 
-The programs are the best of a log, or those that need no search.  All ways of `codegen_cuda/launch_ways.py` are timed
-in turns, each on a graph of its own, with weights fetched ahead and without; the sum is that of all kernels, each
-called in a row.  The way that a network takes on its own is named below the table.
+The programs are the best of a log, or those that need no search.  All ways of `codegen_cuda/networks/launch_ways.py`
+are timed in turns, each on a graph of its own, with weights fetched ahead and without; the sum is that of all kernels,
+each called in a row.  The way that a network takes on its own is named below the table.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.target import PRECISIONS, STRICT
+from ansor.core.target.target import PRECISIONS, STRICT
 from benchmarks import report
-from codegen_cuda.launch_ways import Way, figures_of
+from codegen_cuda.networks.launch_ways import Way, figures_of
 from relay_lite.tuning.network import in_precision, load_network
 from relay_lite.tuning.tune_network import compile_best
 

@@ -25,12 +25,12 @@ from ansor.measure.array_checks import array_checks
 from ansor.measure.check import accepted_values, poison
 from ansor.sketch import generate_sketches
 from benchmarks import report
-from codegen_cuda.compile import compile_source
-from codegen_cuda.cuda_program import CudaProgram
-from codegen_cuda.device import CudaDevice, DeviceProgram, cubin_file
-from codegen_cuda.emit import emit
-from codegen_cuda.facts import program_facts
-from te_lite.reference import random_inputs
+from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.driver.device import CudaDevice, DeviceProgram, cubin_file
+from codegen_cuda.emission.emit import emit
+from codegen_cuda.program.cuda_program import CudaProgram
+from codegen_cuda.program.facts import program_facts
+from te_lite.meaning.reference import random_inputs
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.workloads import matmul

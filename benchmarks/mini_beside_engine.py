@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 import ansor
-from ansor.core.catalog import CATALOG
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
+from ansor.core.tasks.catalog import CATALOG
 from benchmarks import report
 from mini_ansor.__main__ import WORKLOADS, Search, tune
 from mini_ansor.c import Measurer
 from mini_ansor.program import Machine
-from te_lite.reference import random_inputs
+from te_lite.meaning.reference import random_inputs
 
 TURNS = 5
 Row = dict[str, float | int | str]

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 
 from ansor.core.errors import TaskError
-from ansor.core.hints import install, python
-from codegen_cuda.errors import DeviceError
-from codegen_cuda.module import open_device
+from ansor.core.host.hints import install, python
+from codegen_cuda.driver.module import open_device
+from codegen_cuda.program.errors import DeviceError
 from te_lite.errors import InterpError, LowerError, TeError, require
-from te_lite.spelling import did_you_mean
+from te_lite.expr.spelling import did_you_mean
 
 PACKAGES = frozenset({
     "hypothesis", "matplotlib", "onnx", "onnxruntime", "onnxscript", "pycuda", "pytest", "ray", "scipy", "timm",

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.core.catalog import CATALOG
+from ansor.core.tasks.catalog import CATALOG
 from ansor.evolve.buckets import Row
 from ansor.evolve.neighbours import neighbours
 from ansor.measure.batch import Batch
@@ -39,7 +39,7 @@ from ansor.space.duplicates import program_text
 from ansor.space.variants import mutate_place
 from benchmarks import report
 from relay_lite.tuning.network import load_network
-from te_lite.state import State
+from te_lite.schedule.state import State
 from te_lite.topi.benchmarks.layers import layer_norm
 
 RANDOM_SHARE = 0.5

@@ -33,7 +33,7 @@ import onnxruntime
 import ansor
 from ansor.cli.compare import timed_in_turns
 from ansor.core.errors import TaskError
-from ansor.core.hardware import host_cores
+from ansor.core.target.hardware import host_cores
 from benchmarks import report
 from benchmarks.torch_side import torch_runs
 from benchmarks.zoo_check import LIMIT, Feeds, export, random_inputs

@@ -29,8 +29,8 @@ import relay_lite as relay
 from benchmarks import report
 from relay_lite.frontend import from_onnx
 from relay_lite.ir.reference import run
-from te_lite.dtype import FLOATS, computed
 from te_lite.errors import TeError
+from te_lite.expr.dtype import FLOATS, computed
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Value: TypeAlias = "Array | list[Array] | None"

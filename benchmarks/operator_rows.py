@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.errors import TaskError
-from ansor.core.target import PRECISIONS, STRICT
+from ansor.core.target.target import PRECISIONS, STRICT
 from benchmarks.operator_limits import Limit, limits_of
 from te_lite import ComputeDAG, Tensor, placeholder, topi
 from te_lite.errors import require

@@ -13,15 +13,15 @@ import numpy as np
 
 import ansor
 from ansor.cli.compare import timed_in_turns
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
 from ansor.measure.check import poison
 from benchmarks import pytorch
 from benchmarks.operator_rows import Library
-from codegen_cuda.compile import compile_source
-from codegen_cuda.cuda_graph import LaunchGraph
-from codegen_cuda.device import DeviceProgram
-from codegen_cuda.facts import program_facts
-from codegen_cuda.module import Pointer, open_device
+from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.driver.device import DeviceProgram
+from codegen_cuda.driver.module import Pointer, open_device
+from codegen_cuda.networks.cuda_graph import LaunchGraph
+from codegen_cuda.program.facts import program_facts
 from te_lite import Tensor
 
 ROUNDS = {"cuda": 25, "c": 7}

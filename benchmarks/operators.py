@@ -42,9 +42,9 @@ import numpy as np
 
 import ansor
 from ansor.cli.torch_side import allow_tf32
-from ansor.core.backends import on_device
-from ansor.core.hardware import host_cores
-from ansor.core.target import TF32, Target
+from ansor.core.device.backends import on_device
+from ansor.core.target.hardware import host_cores
+from ansor.core.target.target import TF32, Target
 from ansor.records.best import load_best_record
 from ansor.records.lines import believed_records
 from ansor.records.of_task import is_of

@@ -19,14 +19,14 @@ import numpy as np
 import codegen_c
 import te_lite as te
 from ansor.cli.compare import timed_in_turns
-from ansor.core.hardware import host_cores
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
+from ansor.core.target.hardware import host_cores
 from benchmarks import report
 from benchmarks.fma_peak import peak
 from codegen_c.host import host_options
-from te_lite.register_tile import largest_divisor
-from te_lite.schedule import Schedule
-from te_lite.tensor import Tensor
+from te_lite.computation.tensor import Tensor
+from te_lite.loops.register_tile import largest_divisor
+from te_lite.schedule.schedule import Schedule
 from tests.workloads import matmul
 
 LANES = host_options().vector_bytes // 4

@@ -22,7 +22,7 @@ from typing import Any
 
 import ansor
 from ansor.core.errors import MeasureError
-from ansor.core.measure_values import MeasureErrorNo
+from ansor.core.tasks.measure_values import MeasureErrorNo
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import promises_gpu, promises_tests, report
 from benchmarks.winner import searched, winner

@@ -19,10 +19,10 @@ import numpy as np
 
 import ansor
 from ansor.core.errors import MeasureError, TaskError
-from ansor.core.measure_values import MeasureErrorNo
+from ansor.core.tasks.measure_values import MeasureErrorNo
 from ansor.sketch import generate_sketches
 from benchmarks import report
-from codegen_cuda.toolkit import sanitizer_path
+from codegen_cuda.driver.toolkit import sanitizer_path
 from te_lite.errors import require
 from tests.codegen_cuda.test_emulator_faults import BOUNDS, RACES
 from tests.drawn_programs import drawn_program

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.measure_values import FAILED_COST, MeasureErrorNo, Prediction, Spent
+from ansor.core.tasks.measure_values import FAILED_COST, MeasureErrorNo, Prediction, Spent
 from ansor.records.journal import scan_lines
 from ansor.records.lines import load_record_from_string
 from ansor.records.rounds import prediction_line, round_line

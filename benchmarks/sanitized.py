@@ -17,7 +17,7 @@ import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
 from benchmarks import report
-from codegen_cuda.module import CudaModule, open_device
+from codegen_cuda.driver.module import CudaModule, open_device
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle

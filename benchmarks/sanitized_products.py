@@ -24,14 +24,14 @@ import numpy as np
 
 import te_lite as te
 from ansor.core.errors import TaskError
-from ansor.core.target import FP32X3, TF32, Target
+from ansor.core.target.target import FP32X3, TF32, Target
 from ansor.sketch.extra import extra_sketches
 from benchmarks import report
-from codegen_cuda.module import CudaModule, open_device
-from codegen_cuda.toolkit import sanitizer_path
-from te_lite.dag import ComputeDAG
+from codegen_cuda.driver.module import CudaModule, open_device
+from codegen_cuda.driver.toolkit import sanitizer_path
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.state import State
 from tests.ansor.test_attention import EVERY as ATTENTION
 from tests.ansor.test_tensor_core_rule import (
     EVERY,

@@ -39,15 +39,15 @@ import numpy as np
 
 import ansor
 from ansor.cli.compare import timed_in_turns
-from ansor.core.catalog import CATALOG
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
+from ansor.core.tasks.catalog import CATALOG
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report
 from benchmarks.search_turns import best_states, timed_again
-from te_lite.reference import random_inputs
-from te_lite.state import State
+from te_lite.meaning.reference import random_inputs
+from te_lite.schedule.state import State
 
 WORKLOADS = {
     "conv2d_layer": ("conv2d", (1, 7, 7, 512, 512, 3, 1, 1)),

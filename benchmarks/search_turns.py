@@ -7,14 +7,14 @@ from pathlib import Path
 from statistics import median
 
 import ansor
-from ansor.core.protocols import Builder
-from ansor.core.steady import by_turns
+from ansor.core.tasks.protocols import Builder
+from ansor.core.values.steady import by_turns
 from ansor.measure.answers import built_by, submitted
 from ansor.measure.finals import FINALISTS, Leaders
 from ansor.measure.local import LocalRunner
 from ansor.measure.turns import race
-from te_lite.state import State
-from te_lite.step import Step
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
 
 Figures = Mapping[tuple[Step, ...], Sequence[float]]
 """By the steps of a program."""

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.extra.sliced_tiles import SKETCHES, best_tiles, shape_of, sliced_sketches
 from ansor.sketch.extra.tile_cost import Tile, cycles
 from ansor.sketch.rule import SketchContext
@@ -26,10 +26,10 @@ from benchmarks.beside_cublas import beside_cublas
 from benchmarks.operator_rows import Row
 from benchmarks.operator_sides import TOLERANCES, random_tensors, relative_error
 from codegen_cuda import emit
-from codegen_cuda.compile import compile_many
-from codegen_cuda.device import architecture
+from codegen_cuda.driver.compile import compile_many
+from codegen_cuda.driver.device import architecture
 from te_lite import ComputeDAG, lower
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.drawn_programs import drawn_program
 
 ROWS = (

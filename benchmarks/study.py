@@ -35,8 +35,8 @@ import ansor
 from ansor.cli.contests import contests
 from ansor.cli.searchers import matrices_in
 from ansor.core.errors import TaskError
-from ansor.core.hardware import host_cores
-from ansor.core.target import Target
+from ansor.core.target.hardware import host_cores
+from ansor.core.target.target import Target
 from ansor.cost_model.metrics import pairwise_accuracy, top_k_peak
 from ansor.offline.contest import Run
 from ansor.offline.matrix import Matrix, load_matrix

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.core.backends import on_device
+from ansor.core.device.backends import on_device
 from ansor.core.errors import TaskError
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.records.lines import believed_records, workload_of
 from relay_lite.tuning.network import load_network
 from relay_lite.tuning.tune_network import per_round

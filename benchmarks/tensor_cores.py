@@ -18,7 +18,7 @@ import numpy as np
 import te_lite as te
 from benchmarks import pytorch, report
 from benchmarks.beside_cublas import beside_cublas
-from codegen_cuda.module import CudaModule, open_device
+from codegen_cuda.driver.module import CudaModule, open_device
 from tests.mma_schedules import Tiled
 
 ROUNDINGS = 16

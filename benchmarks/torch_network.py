@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.target import STRICT
+from ansor.core.target.target import STRICT
 from benchmarks import report
 from benchmarks.pytorch import Run, captured, exact_torch, formats
 from relay_lite.testing.residual import EPSILON

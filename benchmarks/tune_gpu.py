@@ -16,7 +16,7 @@ from pathlib import Path
 
 import ansor
 import te_lite as te
-from ansor.core.catalog import matmul
+from ansor.core.tasks.catalog import matmul
 from ansor.measure import MeasureErrorNo
 from benchmarks import report
 from tests.conv_layer import conv2d_layer

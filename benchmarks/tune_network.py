@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.core.target import HALVES, PRECISIONS, STRICT
+from ansor.core.target.target import HALVES, PRECISIONS, STRICT
 from ansor.measure import MeasureErrorNo
 from ansor.records.journal import scan_lines
 from ansor.records.lines import Record, believed_records

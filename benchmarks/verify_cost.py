@@ -33,11 +33,11 @@ from ansor.measure.payload import task_payload
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from relay_lite.testing.by_name import NETWORKS, get_workload
-from te_lite.lower import unverified
-from te_lite.state import State
-from te_lite.step_json import to_json
-from te_lite.tensor import Tensor
-from te_lite.verify import Proven, verdict
+from te_lite.computation.tensor import Tensor
+from te_lite.lowering.lower import unverified
+from te_lite.schedule.state import State
+from te_lite.schedule.step_json import to_json
+from te_lite.verify.verify import Proven, verdict
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.workloads import WORKLOADS, matmul, max_pool, softmax
@@ -51,7 +51,7 @@ CASES: dict[str, Callable[[], list[Tensor]]] = {
     "max pool 112": lambda: max_pool(1, 112, 64),
 }
 TARGETS = ("c", "cuda")
-TRIALS = {"c": "codegen_c.emit", "cuda -arch=sm_90": "codegen_cuda.emit"}
+TRIALS = {"c": "codegen_c.emit", "cuda -arch=sm_90": "codegen_cuda.emission.emit"}
 """Targets, and the module that emits their programs; a device is not needed."""
 WITHOUT: Callable[..., None] = lambda *given: None  # noqa: E731
 
@@ -120,7 +120,7 @@ def cost_row(name: str, target: str, programs: int) -> list[Any]:
 def trial_row(target: str, trials: int) -> list[Any]:
     """Medians: ms of a trial of a small convolution without and with the verifier, what that adds, and its share."""
     task = ansor.SearchTask(compute_dag=te.ComputeDAG(CASES["conv2d 7x7x512"]()), target=target)
-    lowering: Any = importlib.import_module("te_lite.lower")
+    lowering: Any = importlib.import_module("te_lite.lowering.lower")
     emitting: Any = importlib.import_module(TRIALS[target])
     verify, own = lowering.verify, 0.0
     seconds: tuple[list[float], list[float]] = ([], [])

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
-from ansor.core.task import SearchTask
+from ansor.core.tasks.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.core.tasks.task import SearchTask
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from benchmarks.vta_exhaustive import TIMES, read_times
-from te_lite.step import Split, Step
+from te_lite.schedule.step import Split, Step
 from tests.vta_sim.conv import LAYERS, Layer
 from vta_sim.measure.played import PlayedRunner
 from vta_sim.sketch import workloads

@@ -31,7 +31,7 @@ from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.measure import MeasureInput, MeasureResult
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from ansor.core.errors import BackendError
-from ansor.core.measure_values import MeasureErrorNo
+from ansor.core.tasks.measure_values import MeasureErrorNo
 from benchmarks import plots, report
 from benchmarks.vta_exhaustive import Times, layer_task, read_journal, read_times
 from te_lite.errors import require

@@ -23,7 +23,7 @@ import onnx
 import onnxruntime
 
 import relay_lite as relay
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from benchmarks import report
 from benchmarks.zoo_models import MODELS, Input, live_model
 from relay_lite.compiler.extract import group_uses

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.backend import Backend
-from ansor.core.hardware import HardwareParams, host_cores, processor
-from ansor.core.nd import aligned_empty
-from ansor.core.processor_family import host_family
-from ansor.core.wording import counted
+from ansor.core.device.backend import Backend
+from ansor.core.device.nd import aligned_empty
+from ansor.core.host.processor_family import host_family
+from ansor.core.target.hardware import HardwareParams, host_cores, processor
+from ansor.core.values.wording import counted
 from te_lite.errors import require
 from te_lite.later import when_called
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
 
 from . import caches
 from .compile import FLAGS, compiler_command, compiler_version, library_path
@@ -129,7 +129,7 @@ def _write_facts(func: LoweredFunc, place: Path) -> None:
 
 
 class CBackend(Backend):
-    """Target `c` (see `ansor.core.backend.Backend`)."""
+    """Target `c` (see `ansor.core.device.backend.Backend`)."""
 
     kind = "c"
     shares_host = True

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from te_lite.c_text import TYPES
 from te_lite.errors import require
-from te_lite.names import Names, identifier
-from te_lite.stmt import (
+from te_lite.loops.c_text import TYPES
+from te_lite.loops.names import Names, identifier
+from te_lite.loops.stmt import (
     Alloc,
     Barrier,
     Buffer,
@@ -25,7 +25,7 @@ from te_lite.stmt import (
     WarpMultiply,
     stmts_of,
 )
-from te_lite.verify import require_lowered, verify
+from te_lite.verify.verify import require_lowered, verify
 
 from .errors import EmitError
 from .host import Options, host_options

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansor.core.exported_program import (
+from ansor.core.device.exported_program import (
     CHECKS,
     Argument,
     ExportedProgram,
@@ -16,12 +16,12 @@ from ansor.core.exported_program import (
     shapes_text,
     table_text,
 )
-from ansor.core.private_files import read_sealed
-from ansor.core.processor_family import host_family
-from te_lite.c_text import TYPES
+from ansor.core.files.private_files import read_sealed
+from ansor.core.host.processor_family import host_family
 from te_lite.errors import require
-from te_lite.names import Names
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.c_text import TYPES
+from te_lite.loops.names import Names
+from te_lite.loops.stmt import LoweredFunc
 
 from .compile import compiler_command, library_path, processor_flags
 from .emit import emit, entry_name
@@ -34,7 +34,7 @@ from .processor import flags_for, options_for
 
 
 class CExporter:
-    """Follows `ansor.core.exported_program.ProgramExporter`."""
+    """Follows `ansor.core.device.exported_program.ProgramExporter`."""
 
     def files(self, func: LoweredFunc, target: str) -> ProgramFiles:
         """Raises EmitError, and CompileError also for a processor whose programs this one cannot run."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from te_lite.expr import Binary, BufferLoad, Expr, Var
-from te_lite.names import Names
-from te_lite.stmt import Buffer, For, Store
+from te_lite.expr.expr import Binary, BufferLoad, Expr, Var
+from te_lite.loops.names import Names
+from te_lite.loops.stmt import Buffer, For, Store
 
 from .indices import Indices
 from .scalar_text import ScalarText

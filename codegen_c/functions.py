@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from te_lite.expr import Call, Const, Expr
+from te_lite.expr.expr import Call, Const, Expr
 
 ULP: Mapping[str, float] = {
     "exp": 1.5, "exp2": 1.5, "log": 1.0, "log2": 2.0, "tanh": 3.0, "erf": 2.0, "sigmoid": 3.0, "pow": 1.0,

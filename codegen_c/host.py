@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansor.core.errors import GraphError
-from ansor.core.json_values import items, text
-from ansor.core.processor_family import VECTOR_BYTES, cpu_flags, host_family
+from ansor.core.host.processor_family import VECTOR_BYTES, cpu_flags, host_family
+from ansor.core.values.json_values import items, text
 from te_lite import environment
 from te_lite.errors import require
-from te_lite.register_tile import VectorUnit
+from te_lite.loops.register_tile import VectorUnit
 
 
 @dataclass(frozen=True)

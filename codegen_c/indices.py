@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from te_lite.expr import INDEX, Binary, BufferLoad, Const, Expr, Var, binary, const
-from te_lite.simplify import Simplifier
-from te_lite.stmt import For, Stmt, stmts_of
-from te_lite.visit import children, free_vars, rebuild, substitute, walk
-from te_lite.width import Widths
+from te_lite.expr.expr import INDEX, Binary, BufferLoad, Const, Expr, Var, binary, const
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import children, free_vars, rebuild, substitute, walk
+from te_lite.loops.stmt import For, Stmt, stmts_of
+from te_lite.loops.width import Widths
 
 Env = Mapping[Var, Expr]
 _NOTHING: Env = {}

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
-from te_lite.dtype import BYTES
-from te_lite.expr import Binary, BufferLoad, Expr, Var, binary, const
-from te_lite.perfect_nest import IN_TURN
-from te_lite.register_tile import VECTOR_DTYPES
-from te_lite.stmt import Alloc, Buffer, For, ForKind, Stmt, Store, bodies, seq, stmts_of, with_bodies
-from te_lite.visit import free_vars, substitute
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import Binary, BufferLoad, Expr, Var, binary, const
+from te_lite.expr.visit import free_vars, substitute
+from te_lite.loops.perfect_nest import IN_TURN
+from te_lite.loops.register_tile import VECTOR_DTYPES
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Stmt, Store, bodies, seq, stmts_of, with_bodies
 
 from .host import Options
 from .indices import Indices

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from ansor.core.private_files import read_sealed, write_sealed
-from te_lite.dtype import BYTES
-from te_lite.expr import BufferLoad, Expr
-from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, allocated, bodies, map_exprs, with_bodies
-from te_lite.visit import transform
+from ansor.core.files.private_files import read_sealed, write_sealed
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad, Expr
+from te_lite.expr.visit import transform
+from te_lite.loops.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, allocated, bodies, map_exprs, with_bodies
 
 from .compile import build_folder, compiler_facts, run_compiler, stored_path
 from .host import Options, host_options

@@ -8,10 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ansor.core.exported_program import Argument, arguments_of
-from ansor.core.nd import in_host_memory
+from ansor.core.device.exported_program import Argument, arguments_of
+from ansor.core.device.nd import in_host_memory
 from te_lite.errors import require
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
 from te_lite.timing import Timing
 
 from .compile import FLAGS, load

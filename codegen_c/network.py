@@ -6,16 +6,16 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansor.core.device.nd import ALIGNMENT
+from ansor.core.device.network_backend import Array, CompiledNetwork
+from ansor.core.device.network_memory import HostMemory
+from ansor.core.device.network_plan import ExecutionPlan, KernelCode
 from ansor.core.errors import GraphError
-from ansor.core.kernel_store import KernelStore
-from ansor.core.nd import ALIGNMENT
-from ansor.core.network_backend import Array, CompiledNetwork
-from ansor.core.network_memory import HostMemory
-from ansor.core.network_plan import ExecutionPlan, KernelCode
-from ansor.core.recurrence import Recurrence
-from te_lite.dtype import BYTES
+from ansor.core.files.kernel_store import KernelStore
+from ansor.core.values.recurrence import Recurrence
 from te_lite.errors import require
-from te_lite.stmt import LoweredFunc
+from te_lite.expr.dtype import BYTES
+from te_lite.loops.stmt import LoweredFunc
 
 from .compile import OBJECT_FLAGS, compiler_facts, object_code, store_path
 from .emit import emit, refuse_threads

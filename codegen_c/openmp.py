@@ -13,7 +13,7 @@ import ctypes
 import threading
 from pathlib import Path
 
-from ansor.core.hardware import usable_cores
+from ansor.core.target.hardware import usable_cores
 from te_lite import environment
 
 SPINS = 1000

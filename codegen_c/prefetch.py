@@ -18,10 +18,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.dtype import BYTES
-from te_lite.expr import Binary, BufferLoad, Const, Expr, Var, binary, const
-from te_lite.stmt import Buffer, For, ForKind, Stmt, exprs_of, stmts_of
-from te_lite.visit import free_vars, walk
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import Binary, BufferLoad, Const, Expr, Var, binary, const
+from te_lite.expr.visit import free_vars, walk
+from te_lite.loops.stmt import Buffer, For, ForKind, Stmt, exprs_of, stmts_of
 
 from .indices import Indices, Linear
 

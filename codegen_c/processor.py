@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ansor.core.command import ANSWER_SECONDS, Unfinished, run_command
+from ansor.core.host.command import ANSWER_SECONDS, Unfinished, run_command
 from te_lite.errors import require
 
 from .compile import FLAGS, compiler_command

@@ -10,8 +10,8 @@ tile loops inside without changing the order in which any element is summed up:
     for k.0: for k.1:   r0 = r0 + A[..] * B[..];   r1 = r1 + ...          (tile loops written out)
     C[..] = r0, ...
 
-Which tile is held, and in what parts, is said by `te_lite/register_tile.py`.  The registers are one local buffer whose
-indices are all constant (see registers.py).
+Which tile is held, and in what parts, is said by `te_lite/loops/register_tile.py`.  The registers are one local buffer
+whose indices are all constant (see registers.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from te_lite.expr import BufferLoad, Expr, Var, binary, const
-from te_lite.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
-from te_lite.register_tile import TileLoop, register_tile
-from te_lite.stmt import Alloc, Buffer, For, ForKind, Seq, Stmt, Store, bodies, seq, with_bodies
-from te_lite.visit import free_vars, transform, walk
+from te_lite.expr.expr import BufferLoad, Expr, Var, binary, const
+from te_lite.expr.visit import free_vars, transform, walk
+from te_lite.loops.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
+from te_lite.loops.register_tile import TileLoop, register_tile
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Seq, Stmt, Store, bodies, seq, with_bodies
 
 from .host import Options
 from .indices import Indices, Linear

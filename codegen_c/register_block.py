@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from te_lite.c_text import TYPES
-from te_lite.dtype import BYTES
-from te_lite.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
-from te_lite.stmt import For, Stmt, Store
-from te_lite.visit import children, transform, walk
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
+from te_lite.expr.visit import children, transform, walk
+from te_lite.loops.c_text import TYPES
+from te_lite.loops.stmt import For, Stmt, Store
 
 from .function_text import FunctionText
 from .vector_text import VectorText

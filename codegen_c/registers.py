@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from te_lite.dtype import BYTES
-from te_lite.expr import BufferLoad, Expr, Var
-from te_lite.perfect_nest import IN_TURN
-from te_lite.stmt import (
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad, Expr, Var
+from te_lite.expr.visit import children, free_vars, transform
+from te_lite.loops.perfect_nest import IN_TURN
+from te_lite.loops.stmt import (
     Alloc,
     Buffer,
     For,
@@ -30,7 +31,6 @@ from te_lite.stmt import (
     stmts_of,
     with_bodies,
 )
-from te_lite.visit import children, free_vars, transform
 
 from .host import Options
 from .indices import Indices, Linear

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from te_lite.c_text import POSTFIX, CText
-from te_lite.expr import Call
+from te_lite.expr.expr import Call
+from te_lite.loops.c_text import POSTFIX, CText
 
 from .functions import definitions, function_name, is_ours
 

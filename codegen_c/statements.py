@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from te_lite.c_text import TYPES
-from te_lite.dtype import BYTES
-from te_lite.expr import INDEX, BufferLoad, Expr, Var, binary, const
-from te_lite.stmt import (
-    Alloc,
-    Buffer,
-    For,
-    ForKind,
-    If,
-    Seq,
-    Stmt,
-    Store,
-    bodies,
-    stmts_of,
-)
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import INDEX, BufferLoad, Expr, Var, binary, const
+from te_lite.loops.c_text import TYPES
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, stmts_of
 
 from .errors import EmitError
 from .function_text import FunctionText

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from te_lite.dtype import BYTES
-from te_lite.expr import BufferLoad, Call, Compare, Const, Expr, Var, binary, const, logical_and, logical_not
-from te_lite.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
-from te_lite.register_tile import VECTOR_DTYPES
-from te_lite.stmt import For, ForKind, If, Stmt, Store, bodies, seq, with_bodies
-from te_lite.visit import conjuncts, free_vars
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad, Call, Compare, Const, Expr, Var, binary, const, logical_and, logical_not
+from te_lite.expr.visit import conjuncts, free_vars
+from te_lite.loops.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
+from te_lite.loops.register_tile import VECTOR_DTYPES
+from te_lite.loops.stmt import For, ForKind, If, Stmt, Store, bodies, seq, with_bodies
 
 from .host import Options
 from .indices import Indices, Linear

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from te_lite.expr import Const, Expr, Var, const
-from te_lite.stmt import Alloc, For, ForKind, If, Stmt, Store, bodies, exprs_of, seq, with_bodies
-from te_lite.visit import walk
+from te_lite.expr.expr import Const, Expr, Var, const
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import Alloc, For, ForKind, If, Stmt, Store, bodies, exprs_of, seq, with_bodies
 
 from .functions import nodes
 from .indices import Indices

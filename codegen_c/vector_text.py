@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from te_lite.c_text import ADD, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText, ends
-from te_lite.dtype import BYTES, INTEGER_BITS
-from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
-from te_lite.visit import children, substitute
+from te_lite.expr.dtype import BYTES, INTEGER_BITS
+from te_lite.expr.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
+from te_lite.expr.visit import children, substitute
+from te_lite.loops.c_text import ADD, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText, ends
 
 from .functions import function_name
 from .gather import plan_gather

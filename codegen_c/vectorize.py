@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from te_lite.dtype import BYTES
-from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, const
-from te_lite.register_tile import MASKED_DTYPES, VECTOR_DTYPES, vector_pieces
-from te_lite.stmt import (
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, const
+from te_lite.expr.visit import children, free_vars, substitute, walk
+from te_lite.loops.register_tile import MASKED_DTYPES, VECTOR_DTYPES, vector_pieces
+from te_lite.loops.stmt import (
     Alloc,
     Buffer,
     For,
@@ -32,7 +33,6 @@ from te_lite.stmt import (
     seq,
     with_bodies,
 )
-from te_lite.visit import children, free_vars, substitute, walk
 
 from .functions import in_vectors
 from .host import Options

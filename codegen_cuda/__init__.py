@@ -1,11 +1,17 @@
-"""codegen_cuda: lowered GPU programs as CUDA C++ source and compiled cubins.  Nothing here needs a GPU or a driver."""
+"""codegen_cuda: lowered GPU programs as CUDA C++ source and compiled cubins.  Nothing here needs a GPU or a driver.
 
-from .compile import CompiledModule, available_compilers, compile_many, compile_source, compiler_name
-from .cuda_program import CudaKernel, CudaProgram
-from .emit import emit
-from .errors import CompileError, EmitError, LimitError
-from .limits import KernelUsage, Limits, check_limits, require_limits, usage
-from .resources import KernelResources
+Read them in this order; none imports one that comes after it:
+
+    folders       program, passes, text, overlap, pipeline, tensor_core, emission, driver, networks, emulation
+    the search    backend
+"""
+
+from .driver.compile import CompiledModule, available_compilers, compile_many, compile_source, compiler_name
+from .driver.resources import KernelResources
+from .emission.emit import emit
+from .emission.limits import KernelUsage, Limits, check_limits, require_limits, usage
+from .program.cuda_program import CudaKernel, CudaProgram
+from .program.errors import CompileError, EmitError, LimitError
 
 __all__ = [
     "CompileError", "CompiledModule", "CudaKernel", "CudaProgram", "EmitError", "KernelResources", "KernelUsage",

@@ -1,4 +1,4 @@
-"""What the search needs of target `cuda` (see `ansor.core.backend.Backend`).
+"""What the search needs of target `cuda` (see `ansor.core.device.backend.Backend`).
 
 A built program is a directory with `program.cu`, `program.json` (launch shapes and arguments) and a cubin for each
 kernel: of the programs of a search, three in four kernels are those of programs before, and are compiled once.
@@ -14,22 +14,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansor.core.backend import Backend
-from ansor.core.hardware import HardwareParams
-from ansor.core.hints import install
-from ansor.core.measure_values import DeviceInfo
-from te_lite.stmt import LoweredFunc
+from ansor.core.device.backend import Backend
+from ansor.core.host.hints import install
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.tasks.measure_values import DeviceInfo
+from te_lite.loops.stmt import LoweredFunc
 
-from .architecture import target_architecture
-from .compile import available_compilers, compile_source, compiler_name
-from .device import CudaDevice, architecture, cubin_file, device_count, device_numbers, driver
-from .emit import emit
-from .errors import DeviceError
-from .export import CudaExporter
-from .facts import program_facts
-from .module import CudaModule, emitted_program, open_device
-from .network import CudaNetworkBackend
-from .toolkit import sanitizer_path
+from .driver.architecture import target_architecture
+from .driver.compile import available_compilers, compile_source, compiler_name
+from .driver.device import CudaDevice, architecture, cubin_file, device_count, device_numbers, driver
+from .driver.export import CudaExporter
+from .driver.module import CudaModule, emitted_program, open_device
+from .driver.toolkit import sanitizer_path
+from .emission.emit import emit
+from .networks.network import CudaNetworkBackend
+from .program.errors import DeviceError
+from .program.facts import program_facts
 
 
 def _pycuda() -> tuple[str, bool, str]:

@@ -4,7 +4,8 @@ The names are those of TVM's `relay`; `target`, `device` and `nd` are there too,
 """
 
 from ansor import cpu, device, gpu
-from ansor.core import nd, target
+from ansor.core.device import nd
+from ansor.core.target import target
 
 from . import frontend, ir, quantize, testing, transform
 from .compiler.build import build

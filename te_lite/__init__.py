@@ -1,40 +1,30 @@
 """te_lite: the language of ansor: expressions, tensors, schedules, loops and their meaning.
 
-Read the modules in this order; none imports one that comes after it.
+Read the folders in this order; none imports one that comes after it, and each gives such an order of its own.
 
-    what all need       errors, later
-    tensor cores        fragment, fragment_text, mma
-    expressions         dtype, hooks, laws, arithmetic, storage, spelling, instead, misuse, node, element, expr, intrin
-    their ranges        interval, visit, reduction, linear, simplify
-    computations        tensor, text, access, computation
-    steps               lanes, fragment_storage, swizzle, region, step, step_json
-    states              state, derive, online, carried, loop_value
-    schedules           apply_loop, apply_stage, replay, dag, thread_axes, schedule
-    loop programs       stmt, perfect_nest, register_tile, stmt_text, mma_meaning, names, width, stored_text, c_text
-    bounds              data_arithmetic, reads, loop_scope, overrun, counted, bounds, nest, index_span, footprint
-    verifier            verify_span, verify_points, verify_form, verify_common, verify_bounds
-    laws                verify_scope, verify_warp, verify_walk
-    accesses            verify_access, verify_reads
-    verdicts            verify_clash, verify_guards, verify_digits, verify_phases, verify_races, verify
-    dependence          interp_expr, independent
-    lowering            zero_terms, lower_along, lower_facts, edges, lower_point
-    its nests           lower_operand, lower_mma, lower_matrix_load, lower_growth, lower_nest
-    shared              double_buffer, thread_parts
-    passes              vthread, unroll, whole_turns, sync, lower, written_over
-    meaning             reference_expr, reference_fold, reference, interp_memory, interp_scope, warp_operation, interp
-    at points           drawn, expr_numbers, reference_points, reference_demand
-    printing            state_text, python_text, dag_json, dag_check, dag_difference
-    beside them         environment, timing, methods, topi
+    what all need       errors, later, hooks, environment, timing
+    expressions         expr
+    tensor cores        tensor_core
+    computations        computation
+    online rescaling    online
+    schedules           schedule
+    loop programs       loops
+    bounds              bounds
+    verifier            verify
+    meaning             meaning
+    lowering            lowering
+    printing            printing
+    operators           topi
 
-A student begins with `expr`, `tensor`, `step` and `state`; `topi`, the library of operators, has an order of its own.
+A student begins with `expr/expr.py`, `computation/tensor.py`, `schedule/step.py` and `schedule/state.py`; `topi` is
+the library of operators.
 """
 
 from typing import TYPE_CHECKING
 
-from . import methods
-from .dag import ComputeDAG
+from .computation.tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
 from .errors import ExprError, InterpError, LowerError, RecordError, ScheduleError, TeError
-from .expr import (
+from .expr.expr import (
     Expr,
     IterVar,
     Var,
@@ -49,7 +39,7 @@ from .expr import (
     minimum,
     select,
 )
-from .intrin import (
+from .expr.intrin import (
     abs,
     all,
     any,
@@ -80,14 +70,15 @@ from .intrin import (
     trunc,
     truncdiv,
 )
+from .expr.reduction import argmax, argmin, comm_reducer, max, max_value, min, min_value, prod, reduce_axis, sum
 from .later import later
-from .lower import lower
-from .reduction import argmax, argmin, comm_reducer, max, max_value, min, min_value, prod, reduce_axis, sum
-from .schedule import Schedule, create_schedule
-from .state import State
-from .stmt import LoweredFunc
-from .tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
-from .thread_axes import thread_axis
+from .loops.stmt import LoweredFunc
+from .lowering.lower import lower
+from .printing import methods
+from .schedule.dag import ComputeDAG
+from .schedule.schedule import Schedule, create_schedule
+from .schedule.state import State
+from .schedule.thread_axes import thread_axis
 
 if TYPE_CHECKING:
     from . import topi

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 from te_lite.errors import UnsafeError
-from te_lite.lower_facts import Facts
-from te_lite.stmt import Stmt
-from te_lite.verify import verify
+from te_lite.loops.stmt import Stmt
+from te_lite.lowering.lower_facts import Facts
+from te_lite.verify.verify import verify
 from tests.amount import draw_some
 from tests.small_searches import make_small
 
 os.environ["ANSOR_CACHE"] = "off"
 draw_some()
-lowering = importlib.import_module("te_lite.lower")
+lowering = importlib.import_module("te_lite.lowering.lower")
 FIRST = lowering.PASSES[0]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import te_lite as te
 from te_lite import Tensor, topi
-from te_lite.step import (
+from te_lite.schedule.step import (
     Annotate,
     CacheRead,
     ComputeAt,

@@ -18,7 +18,7 @@ import te_lite as te
 from ansor.viz.banks_picture import draw_banks
 from ansor.viz.fragment_picture import draw_fragments
 from ansor.viz.swizzle_picture import draw_swizzle
-from te_lite.mma import mma
+from te_lite.tensor_core.mma import mma
 from tests.documents import DOCUMENTS, PICTURES, ROOT, blocks, run
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.element import Buffer, BufferLoad, Load
-from te_lite.node import Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var, binary, cast, compare
-from te_lite.visit import children, rebuild
-from te_lite.visit import with_children as copy
+from te_lite.expr.element import Buffer, BufferLoad, Load
+from te_lite.expr.node import Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var, binary, cast, compare
+from te_lite.expr.visit import children, rebuild
+from te_lite.expr.visit import with_children as copy
 
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from te_lite.expr import Binary, BufferLoad, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var
-from te_lite.stmt import Alloc, For, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce
+from te_lite.expr.expr import Binary, BufferLoad, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var
+from te_lite.loops.stmt import Alloc, For, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce
 
 _OPERATORS = {"&&": "and", "||": "or", "/": "//"}
 

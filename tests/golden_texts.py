@@ -16,7 +16,7 @@ import codegen_cuda
 import te_lite as te
 from codegen_c.host import PROCESSORS
 from te_lite import topi
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.workloads import matmul
 
 FOLDER = Path(__file__).parent / "golden" / "programs"

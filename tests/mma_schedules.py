@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import te_lite as te
-from te_lite.mma import Element, Mma, mma
-from te_lite.mma_meaning import operands, product
+from te_lite.loops.mma_meaning import operands, product
+from te_lite.tensor_core.mma import Element, Mma, mma
 
 
 def multiplied(op: Mma, a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
@@ -115,7 +115,7 @@ class Tiled:
         """The fragment as which an operand is split."""
         return f"{self.name}.{operand}"
 
-    def blocks(self, s: te.Schedule, c: te.Tensor) -> te.schedule.Loop:
+    def blocks(self, s: te.Schedule, c: te.Tensor) -> te.schedule.schedule.Loop:
         """Blocks, warps and lanes of the result; gives the loop over warps."""
         rows, columns = s[c].op.axis
         block_i, i = s[c].split(rows, self.block[0])
@@ -130,7 +130,7 @@ class Tiled:
         s[c].vectorize(values[-1])
         return warp
 
-    def multiply(self, s: te.Schedule, sums: te.Tensor) -> tuple[te.schedule.Loop, te.schedule.Loop]:
+    def multiply(self, s: te.Schedule, sums: te.Tensor) -> tuple[te.schedule.schedule.Loop, te.schedule.schedule.Loop]:
         """The loops of the sums; gives those at which tiles and fragments are fetched."""
         (i, j), (k,) = s[sums].op.axis, s[sums].op.reduce_axis
         outer, k = s[sums].split(k, self.block[2])

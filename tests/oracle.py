@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from te_lite import ComputeDAG, LoweredFunc, Tensor
-from te_lite.reference import evaluate, random_inputs
+from te_lite.meaning.reference import evaluate, random_inputs
 
 Run = Callable[[LoweredFunc, Sequence[np.ndarray]], None]
 

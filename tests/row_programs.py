@@ -13,7 +13,7 @@ import numpy as np
 
 import te_lite as te
 from te_lite import Tensor, topi
-from te_lite.expr import const
+from te_lite.expr.expr import const
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

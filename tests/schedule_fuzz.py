@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from te_lite import ComputeDAG, LoweredFunc, LowerError, ScheduleError, State, lower
-from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL
-from te_lite.step import (
+from te_lite.loops.stmt import Alloc, For, If, Seq, Stmt
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL
+from te_lite.schedule.step import (
     Annotate,
     CacheRead,
     CacheWrite,
@@ -30,7 +31,6 @@ from te_lite.step import (
     Step,
     StorageAlign,
 )
-from te_lite.stmt import Alloc, For, If, Seq, Stmt
 
 MAX_THREADS = 16
 MAX_TURNS = 400_000

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ansor.core.measure_values import RunOptions
+from ansor.core.tasks.measure_values import RunOptions
 from ansor.measure import local
 from ansor.measure.local import LocalRunner
 from ansor.policy.sketch_policy import SketchPolicy

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from te_lite.expr import (
+from te_lite.expr.expr import (
     Binary,
     BufferLoad,
     Call,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.interp import run
+from te_lite.meaning.interp import run
 from tests.golden_texts import CPU, FOLDER, GPU, Made, texts, write
 from tests.oracle import Oracle
 

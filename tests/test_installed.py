@@ -99,7 +99,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import ansor, codegen_c, codegen_cuda, relay_lite as relay, te_lite as te, vta_sim
-from codegen_cuda.emulator import run
+from codegen_cuda.emulation.emulator import run
 from relay_lite.runtime.graph_executor import GraphModule
 for module in (ansor, codegen_c, codegen_cuda, relay, te, vta_sim):
     assert module.__file__.startswith(sys.prefix), module.__file__

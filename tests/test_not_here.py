@@ -14,8 +14,8 @@ import ansor
 import relay_lite as relay
 import te_lite as te
 from ansor import autotvm
-from ansor.core.export import export_program
-from te_lite.schedule import Schedule, StageHandle
+from ansor.core.device.export import export_program
+from te_lite.schedule.schedule import Schedule, StageHandle
 from tests.relay_lite.test_exported_programs import changed, open_extent
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "not_here.md"

@@ -1,7 +1,8 @@
 """NaN, infinities, both zeros and ties give one answer everywhere: docs/arithmetic.md has the table.
 
-The answers wanted are NumPy's, written here; they are asked of `te_lite.reference`, the interpreter, compiled C and the
-block emulator, in serial, vectorized, split, rfactored and cross-thread programs, and of the executor of graphs.
+The answers wanted are NumPy's, written here; they are asked of `te_lite.meaning.reference`, the interpreter, compiled C
+and the block emulator, in serial, vectorized, split, rfactored and cross-thread programs, and of the executor of
+graphs.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import relay_lite as relay
 import te_lite as te
 from ansor.sketch.plain import plain_state
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from relay_lite.ir.nodes import Expr
 from relay_lite.ir.reference import run as run_graph
 from relay_lite.op.lower_group import lower_group
-from te_lite import interp
-from te_lite.lower import lower
-from te_lite.reference import evaluate
-from te_lite.schedule import Schedule
-from te_lite.simplify import Simplifier
-from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Store, seq
-from te_lite.tensor import Tensor
+from te_lite.computation.tensor import Tensor
+from te_lite.expr.simplify import Simplifier
+from te_lite.loops.stmt import Buffer, For, ForKind, LoweredFunc, Store, seq
+from te_lite.lowering.lower import lower
+from te_lite.meaning import interp
+from te_lite.meaning.reference import evaluate
+from te_lite.schedule.schedule import Schedule
 from tests.drawn_arithmetic import DTYPES, Draw, equal_where_defined, folded, lanes, loads, meaning
 from tests.drawn_arithmetic import special_values as special
 from tests.nonempty import nonempty

@@ -11,15 +11,15 @@ from typing import Any, NoReturn
 
 from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.task import Task, Workload
-from ansor.core.backend import Backend, Refusal, RunOptions
-from ansor.core.backend import Device as MeasureDevice
+from ansor.core.device.backend import Backend, Refusal, RunOptions
+from ansor.core.device.backend import Device as MeasureDevice
 from ansor.core.errors import BackendError
-from ansor.core.hardware import HardwareParams
-from ansor.core.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
-from ansor.core.task import SearchTask
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.tasks.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
+from ansor.core.tasks.task import SearchTask
 from te_lite import ComputeDAG
 from te_lite.errors import TeError, require
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
 
 from .compiler import Program, compile_schedule
 from .compiler.module import Array

@@ -1,8 +1,8 @@
-"""What the search of programs of target `vta` is made of (`ansor.core.search_parts`)."""
+"""What the search of programs of target `vta` is made of (`ansor.core.target.search_parts`)."""
 
 from __future__ import annotations
 
-from ansor.core.search_parts import SearchParts
+from ansor.core.target.search_parts import SearchParts
 
 from .measure.played import PlayedRunner
 from .sketch import machine_of

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.footprint import BufferAccess, Reach, Runs
-from te_lite.index_span import form_axes
-from te_lite.lanes import ceildiv, larger, product, smaller
+from te_lite.bounds.footprint import BufferAccess, Reach, Runs
+from te_lite.bounds.index_span import form_axes
+from te_lite.expr.lanes import ceildiv, larger, product, smaller
 
 from ..features.held_sums import HeldSums, held_sums
 from .loop_nests import Loop, Nest, axes_of, free_loops, innermost_within, iterations, largest, moved_axes, reaches

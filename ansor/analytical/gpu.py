@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.footprint import BufferAccess, Runs
-from te_lite.lanes import ceildiv, larger, product, smaller
-from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
-from te_lite.state import FuseRel, SplitRel
+from te_lite.bounds.footprint import BufferAccess, Runs
+from te_lite.bounds.loop_scope import BLOCKS, THREADS, LoopKey
+from te_lite.expr.lanes import ceildiv, larger, product, smaller
+from te_lite.schedule.state import FuseRel, SplitRel
 
 from .loop_nests import (
     Loop,
@@ -81,8 +81,8 @@ SETTLE = 100
 WIDE_TILE, BANK_CONFLICTS = (8, 16), 1.2
 """Sides of a thread's tile of a product, and how many times as long multiply-adds of narrower tiles take.
 
-Their operands lie in one bank of registers (`codegen_cuda/outer_product.py`).  In the records of a search on an H200
-the best products take 1.3 to 1.6 cycles a multiply-add; of convolutions no tile takes less.
+Their operands lie in one bank of registers (`codegen_cuda/passes/outer_product.py`).  In the records of a search on an
+H200 the best products take 1.3 to 1.6 cycles a multiply-add; of convolutions no tile takes less.
 """
 SECTOR, LINE, BANKS = 32, 128, 32
 

@@ -1,6 +1,6 @@
 """The loop nests of programs with their extents, as the analytical models look at them; ints and lanes alike.
 
-The structure is that of the features (`te_lite.nest`): a nest is one stage with all loops around it, and a
+The structure is that of the features (`te_lite.bounds.nest`): a nest is one stage with all loops around it, and a
 loop that was only fused is looked at as its parts, so a program looks the same whether its loops were fused for an
 annotation or not.
 """
@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.expr import Call, Select, Var
-from te_lite.footprint import BufferAccess, Footprint, Reach
-from te_lite.index_span import form_axes
-from te_lite.lanes import larger, product, smaller
-from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
-from te_lite.nest import Nest as Structure
-from te_lite.nest import nests_of
-from te_lite.reads import expanded_bodies
-from te_lite.state import INLINED, Stage
-from te_lite.tensor import Operation
-from te_lite.visit import free_vars, walk
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.footprint import BufferAccess, Footprint, Reach
+from te_lite.bounds.index_span import form_axes
+from te_lite.bounds.loop_scope import BLOCKS, THREADS, LoopKey
+from te_lite.bounds.nest import Nest as Structure
+from te_lite.bounds.nest import nests_of
+from te_lite.bounds.reads import expanded_bodies
+from te_lite.computation.tensor import Operation
+from te_lite.expr.expr import Call, Select, Var
+from te_lite.expr.lanes import larger, product, smaller
+from te_lite.expr.visit import free_vars, walk
+from te_lite.schedule.state import INLINED, Stage
 
 from ..features.count import op_counts
 from ..features.held_sums import buffer_access, guarded, reads_of

@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.register_tile import VectorUnit
+from te_lite.loops.register_tile import VectorUnit
 
 from ..core.errors import TaskError
-from ..core.hardware import HardwareParams, names_processor
-from ..core.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
-from ..core.registry import entry_of, search_parts
-from ..core.target import Target
+from ..core.host.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
+from ..core.target.hardware import HardwareParams, names_processor
+from ..core.target.registry import entry_of, search_parts
+from ..core.target.target import Target
 from ..space.programs import Programs
 
 KiB, MiB = 1 << 10, 1 << 20

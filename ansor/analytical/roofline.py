@@ -10,7 +10,7 @@ import numpy as np
 
 from te_lite.later import when_called
 
-from ..core.hardware import HardwareParams
+from ..core.target.hardware import HardwareParams
 from ..space.programs import Programs
 from ..space.replayed import Replayer
 from ..space.trace import Symbol

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.fragment import LANES
-from te_lite.fragment_storage import FragmentStorage, fragment_storage
-from te_lite.lanes import ceildiv, product
-from te_lite.mma import GROUP_ROW_BYTES, Mma
-from te_lite.state import Stage
+from te_lite.expr.lanes import ceildiv, product
+from te_lite.schedule.state import Stage
+from te_lite.tensor_core.fragment import LANES
+from te_lite.tensor_core.fragment_storage import FragmentStorage, fragment_storage
+from te_lite.tensor_core.mma import GROUP_ROW_BYTES, Mma
 
 from .loop_nests import Loop, Nest, extent_of_tags, is_serial, iterations
 from .machine import GPU

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from te_lite.errors import require
-from te_lite.expr import IterVar
+from te_lite.expr.expr import IterVar
 
 from .errors import TemplateError
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 from te_lite.errors import require
 
 from ..core.errors import JournalError
-from ..core.file_names import path_of
+from ..core.files.file_names import path_of
 from ..records.journal import append_lines, ensure_writable, scan_lines
 from ..records.notes import run_line
 from .errors import TemplateError

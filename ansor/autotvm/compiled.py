@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
-import ansor.core.measure_values as values
-import ansor.core.protocols as protocols
+import ansor.core.tasks.measure_values as values
+import ansor.core.tasks.protocols as protocols
 from te_lite import ComputeDAG
 from te_lite.errors import TeError
 
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from .config import ConfigEntity
 from .measure import FAILED_COST, MeasureInput, MeasureResult, failed
 from .task import Task

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..core.context import Context
-from ..core.target import Target
+from ..core.target.target import Target
+from ..core.values.context import Context
 from .fallback import FallbackConfigEntity
 
 logger = logging.getLogger("autotvm")

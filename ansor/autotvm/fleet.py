@@ -1,7 +1,7 @@
 """Templates measured on a fleet: their programs are made here, and run wherever a device is free.
 
 Programs of targets `c` and `cuda` are built as those of a search are.  A backend with templates of its own says what
-it sends instead (`ansor.core.backend.SendsPrograms`).
+it sends instead (`ansor.core.device.backend.SendsPrograms`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from te_lite.errors import require
 
 from ..cluster.runner import PortableBuilder, RPCRunner
-from ..core.backend import SendsPrograms, TemplateBackend
-from ..core.backends import backend as backend_of
+from ..core.device.backend import SendsPrograms, TemplateBackend
+from ..core.device.backends import backend as backend_of
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError
 from .measure import Measurer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from ..core.target import Target
+from ..core.target.target import Target
 from ..records.files import History, pairs_of
 from .dispatch import DispatchContext
 from .measure import MeasureInput

@@ -1,8 +1,8 @@
 """How configurations are measured: the values, and what a measurer is.
 
 A device supplies a `TemplateBackend`: it turns a configuration into a program or says why not, and runs programs.  The
-backend object of a target kind has it as its attribute `templates` (`ansor.core.backend`); other backends compile what
-`Task.instantiate` returns (compiled.py).
+backend object of a target kind has it as its attribute `templates` (`ansor.core.device.backend`); other backends
+compile what `Task.instantiate` returns (compiled.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from ..core import measure_values as values
-from ..core.backend import TemplateBackend
-from ..core.measure_values import MeasureErrorNo, MeasureResult, Refusal, RunOptions
+from ..core.device.backend import TemplateBackend
+from ..core.tasks import measure_values as values
+from ..core.tasks.measure_values import MeasureErrorNo, MeasureResult, Refusal, RunOptions
 from .config import ConfigEntity
 from .task import Task
 

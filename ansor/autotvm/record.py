@@ -20,8 +20,8 @@ from typing import Any
 from te_lite.errors import RecordError, TeError, require
 
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureResult
-from ..core.target import Target
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureResult
 from ..records.belief import Believed, Judge, least_seconds
 from ..records.files import LineReader, best_of, distill
 from ..records.journal import append_lines

@@ -24,7 +24,7 @@ import te_lite as te
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import require
 
-from ..core.target import Target
+from ..core.target.target import Target
 from .config import ConfigEntity
 from .dispatch import ApplyConfig, DispatchContext
 from .errors import TemplateError

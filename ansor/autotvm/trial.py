@@ -8,7 +8,7 @@ from typing import Any
 
 from ansor.measure.jobs import JobFailure, refuse_odd_times, stage
 
-from ..core.measure_values import MeasureErrorNo, MeasureResult
+from ..core.tasks.measure_values import MeasureErrorNo, MeasureResult
 from .config import ConfigEntity
 from .errors import InstantiationError
 from .measure import Refusal, RunOptions, TemplateBackend, failed

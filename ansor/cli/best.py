@@ -9,9 +9,9 @@ from typing import Any
 from te_lite.errors import TeError, require
 
 from ..autotvm.log_summary import best_lines, holds_configurations, log_summary
-from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
-from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..measure.progress import cost_text, rate_text
 from ..records.baselines import Program, baseline_among, known_baselines
 from ..records.best import best_first, best_records

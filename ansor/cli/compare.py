@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.reference import random_inputs
+from te_lite.meaning.reference import random_inputs
 
-from ..core.baseline import Baseline
-from ..core.build import build_function
+from ..core.device.build import build_function
+from ..core.device.nd import aligned_copy
 from ..core.errors import MeasureError
-from ..core.hints import ansor
-from ..core.measure_values import MeasureInput
-from ..core.nd import aligned_copy
-from ..core.steady import far_apart
-from ..core.task import SearchTask
+from ..core.host.hints import ansor
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.task import SearchTask
+from ..core.values.steady import far_apart
 from ..measure.check import accepted_values, mismatch, poison
 from ..measure.progress import reach_text, seconds_text
 from ..records.baselines import baseline_among, known_baselines

@@ -13,9 +13,9 @@ import numpy as np
 
 from te_lite import environment
 
-from ..core.command import Unfinished, run_command
 from ..core.errors import PartError
-from ..core.hardware import host_cores
+from ..core.host.command import Unfinished, run_command
+from ..core.target.hardware import host_cores
 from ..offline.contest import Run
 
 PARTS = 2

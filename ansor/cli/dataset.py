@@ -12,7 +12,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.hints import install
+from ..core.host.hints import install
 from ..offline.matrix import Matrix, matrices_of
 from .written import require_folder
 

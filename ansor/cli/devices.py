@@ -6,12 +6,12 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
-from ..core.backend import Backend
-from ..core.backends import backend
+from ..core.device.backend import Backend
+from ..core.device.backends import backend
 from ..core.errors import TaskError
-from ..core.hardware import HardwareParams
-from ..core.registry import entry_of, known_kinds
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.registry import entry_of, known_kinds
+from ..core.target.target import Target
 from ..measure.devices import ALL, choose_devices, list_devices, wanted_devices
 
 NAME = "devices"

@@ -9,9 +9,9 @@ import sys
 
 from te_lite.errors import TeError
 
-from ..core.backends import backend
-from ..core.hardware import host_cores
-from ..core.registry import OWN_KINDS, known_kinds
+from ..core.device.backends import backend
+from ..core.target.hardware import host_cores
+from ..core.target.registry import OWN_KINDS, known_kinds
 from ..measure.noise import noise, warning
 
 PACKAGES = {"numpy": ("numpy",), "networkx": ("networkx",), "rich": ("rich",), "xgboost": ("xgboost", "xgboost-cpu")}

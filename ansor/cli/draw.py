@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from te_lite.lower import lower
-from te_lite.mma import MMA, mma
+from te_lite.lowering.lower import lower
+from te_lite.tensor_core.mma import MMA, mma
 
 from ..viz.banks_picture import draw_banks
 from ..viz.dag_picture import draw_dag

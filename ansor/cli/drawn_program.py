@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..core.errors import TaskError
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from ..measure.progress import seconds_text
 from ..policy.default_schedule import default_state
 from ..sketch import generate_sketches

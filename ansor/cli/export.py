@@ -7,10 +7,10 @@ from typing import Any
 
 from te_lite.errors import require
 
+from ..core.device.export import PROGRAM, export_program
 from ..core.errors import TaskError
-from ..core.export import PROGRAM, export_program
-from ..core.sealed_folder import require_new
-from ..core.target import Target
+from ..core.files.sealed_folder import require_new
+from ..core.target.target import Target
 from ..records.baselines import known_baselines
 from .best import Best, best_of, summary_text
 from .workload import add_chosen

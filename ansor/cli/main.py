@@ -17,19 +17,19 @@ from pathlib import Path
 import numpy as np
 
 from te_lite.errors import TeError, require
-from te_lite.verify_reads import require_reads_inside
+from te_lite.verify.verify_reads import require_reads_inside
 
-from ..core.backends import backend, on_device
-from ..core.catalog import CATALOG
+from ..core.device.backends import backend, on_device
 from ..core.errors import AnsorError, NoRecordError, TaskError
-from ..core.hints import ansor, one_command
-from ..core.measure_values import MeasureInput
-from ..core.seeds import checked_seed
-from ..core.start_up import INTERRUPTED, imported
-from ..core.target import PRECISIONS, Target
-from ..core.task import SearchTask
-from ..core.versions import version_of
-from ..core.workloads import key_text
+from ..core.host.hints import ansor, one_command
+from ..core.host.start_up import INTERRUPTED, imported
+from ..core.host.versions import version_of
+from ..core.target.target import PRECISIONS, Target
+from ..core.tasks.catalog import CATALOG
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import key_text
+from ..core.values.seeds import checked_seed
 from ..cost_model import XGBModel
 from ..measure.progress import seconds_text
 from ..policy.sketch_policy import SketchPolicy

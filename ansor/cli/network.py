@@ -8,9 +8,9 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.registry import front_end
-from ..core.seeds import checked_seed
-from ..core.target import HALVES, PRECISIONS
+from ..core.target.registry import front_end
+from ..core.target.target import HALVES, PRECISIONS
+from ..core.values.seeds import checked_seed
 from . import budget, user_code
 from . import devices as cli_devices
 from .written import checked_log

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from te_lite import Tensor
-from te_lite.reference import evaluate, multiplies_matrices
+from te_lite.meaning.reference import evaluate, multiplies_matrices
 
-from ..core.catalog import is_catalogued
-from ..core.task import SearchTask
-from ..core.workloads import decode_workload_key
+from ..core.tasks.catalog import is_catalogued
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import decode_workload_key
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], Array]
@@ -72,8 +72,8 @@ REFERENCE = "the reference evaluator"
 def numpy_run(task: SearchTask, inputs: Mapping[Tensor, Array]) -> tuple[str, Run]:
     """What stands beside the programs of a task, by name, and the function that computes it on the inputs.
 
-    That is NumPy for a workload of the catalogue.  Any other is evaluated operation by operation (`te_lite.reference`),
-    which NumPy is not to be judged by.
+    That is NumPy for a workload of the catalogue.  Any other is evaluated operation by operation
+    (`te_lite.meaning.reference`), which NumPy is not to be judged by.
     """
     name, args = decode_workload_key(task.workload_key)
     tensors = task.compute_dag.tensors

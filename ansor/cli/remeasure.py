@@ -9,12 +9,12 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.backends import backend
-from ..core.baseline import Baseline
+from ..core.device.backends import backend
 from ..core.errors import NoRecordError, TaskError
-from ..core.measure_values import MeasureInput
-from ..core.steady import by_turns
-from ..core.task import SearchTask
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.task import SearchTask
+from ..core.values.steady import by_turns
 from ..measure.finals import FINALISTS
 from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.measurer import ProgramMeasurer

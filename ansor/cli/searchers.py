@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from te_lite.errors import require
-from te_lite.spelling import did_you_mean
+from te_lite.expr.spelling import did_you_mean
 
 from ..core.errors import TaskError
 from ..offline.contest import Maker

@@ -11,12 +11,12 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..core.catalog import is_catalogued
 from ..core.errors import MeasureError, TaskError
-from ..core.hardware import host_cores
-from ..core.hints import python
-from ..core.task import SearchTask
-from ..core.workloads import decode_workload_key
+from ..core.host.hints import python
+from ..core.target.hardware import host_cores
+from ..core.tasks.catalog import is_catalogued
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import decode_workload_key
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], Any]

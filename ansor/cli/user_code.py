@@ -16,13 +16,13 @@ from types import ModuleType
 from typing import Any
 
 from te_lite.errors import require
-from te_lite.spelling import did_you_mean
+from te_lite.expr.spelling import did_you_mean
 
 from ..core.errors import TaskError
-from ..core.hints import told_first
-from ..core.place import said
-from ..core.registry import OWN_KINDS, known_kinds, plugin_kinds
-from ..core.workloads import make_workload_key, register_workload, registered_name
+from ..core.host.hints import told_first
+from ..core.target.registry import OWN_KINDS, known_kinds, plugin_kinds
+from ..core.tasks.workloads import make_workload_key, register_workload, registered_name
+from ..core.values.place import said
 
 IMPORT = "Python to run first, a module or a .py file, for what it registers; may be given again"
 

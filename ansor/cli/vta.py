@@ -8,8 +8,8 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.registry import front_end
-from ..core.seeds import checked_seed
+from ..core.target.registry import front_end
+from ..core.values.seeds import checked_seed
 from . import budget
 from .written import checked_log
 

@@ -6,10 +6,10 @@ import argparse
 from typing import Any
 
 from te_lite.errors import require
-from te_lite.spelling import did_you_mean
+from te_lite.expr.spelling import did_you_mean
 
-from ..core.catalog import CATALOG
 from ..core.errors import TaskError
+from ..core.tasks.catalog import CATALOG
 from . import user_code
 
 CHOSEN = 'only the workload of this name, like matmul or "matmul(64,64,64)", or of this workload key'

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from te_lite.errors import require
 
 from ..core.errors import BackendError
-from ..core.hints import install
+from ..core.host.hints import install
 from .token import read_token, token_place
 
 NAMESPACE = "ansor"

@@ -19,9 +19,9 @@ from ansor.measure.workers import Workshop
 from te_lite.errors import TeError, require
 
 from ..core.errors import MeasureError
-from ..core.measure_values import BuildResult, MeasureInput, RunOptions
-from ..core.registry import register_backend
-from ..core.task import SearchTask
+from ..core.target.registry import register_backend
+from ..core.tasks.measure_values import BuildResult, MeasureInput, RunOptions
+from ..core.tasks.task import SearchTask
 from ..measure.device_runner import DeviceRunner
 from ..measure.payload import result_to_json
 from ..measure.task_data import TaskData

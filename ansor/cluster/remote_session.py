@@ -11,7 +11,7 @@ from ansor.measure.workers import Worker, Workshop
 from te_lite.errors import require
 
 from ..core.errors import MeasureError
-from ..core.registry import backend_module
+from ..core.target.registry import backend_module
 from .message import Files
 from .request import part
 

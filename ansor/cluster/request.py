@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from te_lite.dag_json import dag_from_json
 from te_lite.errors import TeError, require
+from te_lite.printing.dag_json import dag_from_json
 
 from ..core.errors import MeasureError
-from ..core.hardware import HardwareParams
-from ..core.measure_values import RunOptions
-from ..core.task import SearchTask
+from ..core.target.hardware import HardwareParams
+from ..core.tasks.measure_values import RunOptions
+from ..core.tasks.task import SearchTask
 from .message import Files
 
 T = TypeVar("T", bool, int, float, str, list[Any], dict[str, Any])

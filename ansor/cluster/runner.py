@@ -25,9 +25,9 @@ from ansor.measure.local import LocalBuilder
 from ansor.measure.payload import result_from_json, task_payload
 from te_lite.errors import require
 
-from ..core.backends import backend
+from ..core.device.backends import backend
 from ..core.errors import BackendError, MeasureError, TaskError
-from ..core.measure_values import (
+from ..core.tasks.measure_values import (
     BuildResult,
     DeviceUse,
     MeasureErrorNo,
@@ -36,7 +36,7 @@ from ..core.measure_values import (
     RunOptions,
     failed,
 )
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from .client import ClientClosed, Fleet, HostLost, Lease
 from .message import Files, pack, unpack
 

@@ -16,10 +16,10 @@ from typing import Any
 from te_lite import environment
 from te_lite.errors import require
 
-from ..core.backends import backend
+from ..core.device.backends import backend
 from ..core.errors import BackendError, MeasureError
-from ..core.measure_values import DeviceInfo
-from ..core.registry import register_backend
+from ..core.target.registry import register_backend
+from ..core.tasks.measure_values import DeviceInfo
 from ..measure.devices import choose_devices, list_devices
 from .engine import Connection, load, require_admittance, require_answer, require_exposed
 from .host import DeviceHost

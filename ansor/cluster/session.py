@@ -25,9 +25,9 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.timing import Timing
 
-from ..core import nd
+from ..core.device import nd
+from ..core.device.nd import DeviceId
 from ..core.errors import MeasureError
-from ..core.nd import DeviceId
 from .client import ClientClosed, Fleet, HostLost
 from .message import Files, pack, unpack
 

@@ -15,7 +15,7 @@ from te_lite import environment
 from te_lite.errors import require
 
 from ..core.errors import BackendError
-from ..core.private_files import private_folder, require_private
+from ..core.files.private_files import private_folder, require_private
 
 BYTES = 32
 LEAST_CHARACTERS = 32

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import TeError
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..analytical.machine import Machine, machine_of
 from ..analytical.roofline import seconds
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
 from ..space.programs import Programs
 from .api import PythonBasedModel
 

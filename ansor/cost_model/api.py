@@ -20,12 +20,12 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..core.errors import PartError
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.parts import called
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.parts import called
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PART = "cost model"

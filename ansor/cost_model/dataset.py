@@ -14,7 +14,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from ..records.lines import recorded_key
 from .api import Array
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from ansor.features import VERSION, extract, schema_hash, state_features, states_features
 from te_lite.errors import TeError
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.hardware import HardwareParams
-from ..core.registry import search_parts
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.registry import search_parts
+from ..core.target.target import Target
 from ..space.programs import Programs
 from .api import Array
 from .dataset import stacked

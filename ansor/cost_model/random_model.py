@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.seeds import chosen_seed
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.seeds import chosen_seed
 from .api import Array, PythonBasedModel
 
 

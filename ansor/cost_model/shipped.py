@@ -12,14 +12,14 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..analytical.machine import machine_of
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.sizes import nbytes
-from ..core.target import Target
-from ..core.task import SearchTask
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.sizes import nbytes
 from .api import Array, PythonBasedModel
 from .features import FEATURES, source_of
 from .trees import Trees, load_trees

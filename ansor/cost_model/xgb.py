@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from te_lite.errors import TeError, require
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..core.errors import TaskError
-from ..core.file_names import path_of
-from ..core.hardware import HardwareParams
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.seeds import checked_seed
-from ..core.task import SearchTask
+from ..core.files.file_names import path_of
+from ..core.target.hardware import HardwareParams
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.seeds import checked_seed
 from ..records.lines import believed_records
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples

@@ -10,9 +10,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..core.checks import require_part
 from ..core.errors import PartError
-from ..core.parts import asking_own
+from ..core.values.checks import require_part
+from ..core.values.parts import asking_own
 from ..space.choices import Space
 from ..space.decisions.draw import Mask, Matrix
 from ..space.decisions.parts import Grid, Tile

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..core.target import Target
+from ..core.target.target import Target
 from ..space.choices import Space
 from ..space.decisions.decision import Decision
 from ..space.decisions.draw import Mask, Matrix, roulette

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.nest import Loop, Nest
+from te_lite.bounds.nest import Loop, Nest
 
 from ..space.programs import Programs
 from ..space.trace import recorded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.footprint import Cover, contiguous_run
-from te_lite.lanes import product
+from te_lite.bounds.footprint import Cover, contiguous_run
+from te_lite.expr.lanes import product
 
 from ..space.trace import recorded
 from .lanes import Lanes, Value

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from te_lite.expr import FLOATS, Binary, Call, Cast, Compare, Expr, Logical, Not, Reduce, Select
-from te_lite.visit import children, substitute
+from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Expr, Logical, Not, Reduce, Select
+from te_lite.expr.visit import children, substitute
 
 Counts = dict[str, int]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
-from te_lite.footprint import Cover
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.footprint import Cover
 from te_lite.later import when_called
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.hardware import HardwareParams
+from ..core.target.hardware import HardwareParams
 from ..space.programs import Programs
 from ..space.replayed import Replayer
 from ..space.trace import recorded

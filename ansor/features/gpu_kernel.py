@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from te_lite.double_buffer import stored_elements, tile_count
-from te_lite.loop_scope import BLOCKS, THREADS
+from te_lite.bounds.loop_scope import BLOCKS, THREADS
+from te_lite.lowering.double_buffer import stored_elements, tile_count
 
-from ..core.hardware import HardwareParams
+from ..core.target.hardware import HardwareParams
 from .lanes import Lanes, Value
 from .row_plans import Plan, RowPlan
 

@@ -1,8 +1,8 @@
 """The sums that a stage of a program keeps in registers on a processor, as the C target will write it; in lanes.
 
-What is held and in what parts is said by `te_lite.register_tile`, which the emitter executes on the loops of a lowered
-program.  Here the same loops are found in the bounds of programs that nobody lowers: those of a reduction from its
-outermost reduction loop on, before which the sums are set to zero, inside all that others are computed in.
+What is held and in what parts is said by `te_lite.loops.register_tile`, which the emitter executes on the loops of a
+lowered program.  Here the same loops are found in the bounds of programs that nobody lowers: those of a reduction from
+its outermost reduction loop on, before which the sums are set to zero, inside all that others are computed in.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.footprint import BufferAccess, Footprint
-from te_lite.lanes import larger, product, smaller
-from te_lite.loop_scope import LoopKey
-from te_lite.nest import Loop, Nest
-from te_lite.overrun import reach_beyond, runs_over
-from te_lite.reads import Affine, Form, reads_by
-from te_lite.register_tile import (
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.footprint import BufferAccess, Footprint
+from te_lite.bounds.loop_scope import LoopKey
+from te_lite.bounds.nest import Loop, Nest
+from te_lite.bounds.overrun import reach_beyond, runs_over
+from te_lite.bounds.reads import Affine, Form, reads_by
+from te_lite.expr.lanes import larger, product, smaller
+from te_lite.loops.register_tile import (
     MASKED_DTYPES,
     VECTOR_DTYPES,
     Pieces,
@@ -33,7 +33,7 @@ from te_lite.register_tile import (
     register_tile,
     vector_pieces,
 )
-from te_lite.state import ATTACHED, INLINED, SplitRel
+from te_lite.schedule.state import ATTACHED, INLINED, SplitRel
 
 from ..sketch.shared_memory import element_bytes
 from ..space.programs import Programs

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.footprint import iterator_strides
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.footprint import iterator_strides
 
 from ..space.trace import recorded
 from .row_plans import Access
@@ -29,7 +29,7 @@ def _floats(lanes: Any) -> Value:
 class Lanes:
     """Reads the extents and coefficients of `n` lanes as float64: those of `chunk`, or all (None).
 
-    These are the `Numbers` of a `te_lite.footprint.Cover`.
+    These are the `Numbers` of a `te_lite.bounds.footprint.Cover`.
     """
 
     def __init__(self, bounds: Bounds, n: Any, chunk: slice | None = None) -> None:

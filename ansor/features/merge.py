@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
-from te_lite.state import Relation, SplitRel, Stage, State
-from te_lite.step import Length
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.state import Relation, SplitRel, Stage, State
+from te_lite.schedule.step import Length
 
-from ..core.hardware import HardwareParams
+from ..core.target.hardware import HardwareParams
 from ..space.programs import Programs
 from .extraction import extract
 from .matrix import Features

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.register_tile import VectorUnit
+from te_lite.loops.register_tile import VectorUnit
 
-from ..core.hardware import HardwareParams
+from ..core.target.hardware import HardwareParams
 from ..space.programs import Programs
 from ..space.trace import Symbol
 from .held_sums import HeldSums, held_sums, reads_of

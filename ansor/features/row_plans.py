@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from te_lite.bounds import Bounds
-from te_lite.expr import Expr, Load, Var
-from te_lite.index_span import IndexTuples
-from te_lite.loop_scope import shared_out
-from te_lite.nest import Nest, nests_of
-from te_lite.reads import Affine, Form, expanded_bodies, index_form
-from te_lite.state import ATTACHED, INLINED, Relation, SplitRel, State
-from te_lite.visit import walk
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.index_span import IndexTuples
+from te_lite.bounds.loop_scope import shared_out
+from te_lite.bounds.nest import Nest, nests_of
+from te_lite.bounds.reads import Affine, Form, expanded_bodies, index_form
+from te_lite.expr.expr import Expr, Load, Var
+from te_lite.expr.visit import walk
+from te_lite.schedule.state import ATTACHED, INLINED, Relation, SplitRel, State
 
 from ..sketch.shared_memory import element_bytes
 from .count import Counts, flops, op_counts

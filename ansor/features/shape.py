@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.footprint import Cover
+from te_lite.bounds.footprint import Cover
 
 from ..space.trace import recorded
 from .lanes import Value

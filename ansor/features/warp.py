@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.loop_scope import BLOCKS, THREADS
-from te_lite.nest import Nest
+from te_lite.bounds.loop_scope import BLOCKS, THREADS
+from te_lite.bounds.nest import Nest
 
 from ..space.trace import recorded
 from .buffers import Memory

@@ -20,7 +20,7 @@ import numpy as np
 
 from te_lite import Tensor
 from te_lite.errors import require
-from te_lite.expr import INDEX, Expr, Load, as_expr, binary
+from te_lite.expr.expr import INDEX, Expr, Load, as_expr, binary
 
 from ..core.errors import TaskError
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from math import prod
 
 from te_lite import Tensor
-from te_lite.bounds import Bounds, infer_bounds
-from te_lite.expr import Const, IterVar, Load
-from te_lite.region import LoopAtom
-from te_lite.state import FuseRel, SplitRel, Stage, State
-from te_lite.tensor import ComputeOp
-from te_lite.visit import walk
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.expr import Const, IterVar, Load
+from te_lite.expr.visit import walk
+from te_lite.schedule.region import LoopAtom
+from te_lite.schedule.state import FuseRel, SplitRel, Stage, State
 
-from ..core.layout_option import FREE
+from ..core.values.layout_option import FREE
 from .packing import PackedLayout
 
 Loop = tuple[int, int]

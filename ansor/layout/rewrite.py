@@ -14,15 +14,15 @@ from math import prod
 from typing import Any
 
 from te_lite import ComputeDAG, Tensor, compute, placeholder
-from te_lite.computation import Computation
-from te_lite.expr import Expr, Load, Reduce, as_expr, binary, compare, if_then_else, logical_and
-from te_lite.replay import apply, replay
-from te_lite.state import State
-from te_lite.step import Annotate, CacheRead, ComputeAt, Fuse, Reindex, Step
-from te_lite.tensor import ComputeOp, make_compute
-from te_lite.visit import transform
+from te_lite.computation.computation import Computation
+from te_lite.computation.tensor import ComputeOp, make_compute
+from te_lite.expr.expr import Expr, Load, Reduce, as_expr, binary, compare, if_then_else, logical_and
+from te_lite.expr.visit import transform
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, CacheRead, ComputeAt, Fuse, Reindex, Step
 
-from ..core.layout_option import LayoutRewriteOption
+from ..core.values.layout_option import LayoutRewriteOption
 from .packing import PackedLayout, PackedView
 from .reading_order import packed_layouts
 

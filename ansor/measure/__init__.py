@@ -3,9 +3,9 @@
 Law: the only folder that starts processes.
 """
 
-from ..core.backend import Backend, Device, Program
-from ..core.measure_values import BuildResult, DeviceInfo, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.protocols import Builder, MeasureCallback, Runner
+from ..core.device.backend import Backend, Device, Program
+from ..core.tasks.measure_values import BuildResult, DeviceInfo, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.tasks.protocols import Builder, MeasureCallback, Runner
 from .devices import list_devices
 from .local import LocalBuilder, LocalRPCMeasureContext, LocalRunner
 from .measurer import ProgramMeasurer

@@ -11,11 +11,11 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..core.checks import require_counts
 from ..core.errors import PartError
-from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.parts import asking, called
-from ..core.protocols import Builder, PairedRunner, Runner
+from ..core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.tasks.protocols import Builder, PairedRunner, Runner
+from ..core.values.checks import require_counts
+from ..core.values.parts import asking, called
 
 BUILDER, RUNNER = "builder", "runner"
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from te_lite.tensor import Tensor
+from te_lite.computation.tensor import Tensor
 
-from ..core.backend import Array, ChecksArrays, Device
+from ..core.device.backend import Array, ChecksArrays, Device
 from .check import Accepted, mismatch, poison_value
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.baseline import Baseline
-from ..core.measure_values import MeasureInput, MeasureResult, Spent
-from ..core.task import SearchTask
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import MeasureInput, MeasureResult, Spent
+from ..core.tasks.task import SearchTask
 from ..records.lines import Record
 
 

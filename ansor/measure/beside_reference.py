@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.dtype import FLOATS, computed
 from te_lite.errors import require
+from te_lite.expr.dtype import FLOATS, computed
 
-from ..core.backend import Array, DrawsArrays
+from ..core.device.backend import Array, DrawsArrays
 from ..core.errors import MeasureError
 from .check import Fault, fault, fault_text
 from .samples import Definition, Samples

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-from te_lite.step import Step
+from te_lite.schedule.step import Step
 
-from ..core.measure_values import BuildResult, MeasureInput
-from ..core.protocols import Builder
+from ..core.tasks.measure_values import BuildResult, MeasureInput
+from ..core.tasks.protocols import Builder
 from .answers import built_by, submitted
 
 Key = tuple[str, str, tuple[Step, ...]]

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from te_lite import ComputeDAG
-from te_lite.dtype import FLOATS, computed
-from te_lite.interval import dtype_interval
-from te_lite.reference import MOST_THREADS, evaluate
-from te_lite.tensor import Tensor
+from te_lite.computation.tensor import Tensor
+from te_lite.expr.dtype import FLOATS, computed
+from te_lite.expr.interval import dtype_interval
+from te_lite.meaning.reference import MOST_THREADS, evaluate
 
-from ..core.target import STRICT
+from ..core.target.target import STRICT
 from .rounding import rounding_errors
 from .rounding_expr import least
 
@@ -94,7 +94,7 @@ class Accepted:
 def accepted_values(dag: ComputeDAG, inputs: Mapping[Tensor, Array], precision: str = STRICT) -> dict[Tensor, Accepted]:
     """What is right for each output of `dag` on these inputs, computed with `precision` (`Target.precision`).
 
-    Raises InterpError as `te_lite.reference` does."""
+    Raises InterpError as `te_lite.meaning.reference` does."""
     errors = rounding_errors(dag, precision)
     wanted = [*dag.tensors, *[errors[t] for t in dag.outputs if t in errors]]
     values = evaluate(wanted, inputs, "float64")

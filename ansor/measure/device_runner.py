@@ -15,7 +15,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import MeasureError
-from ..core.measure_values import (
+from ..core.tasks.measure_values import (
     BuildResult,
     DeviceUse,
     MeasureErrorNo,
@@ -24,7 +24,7 @@ from ..core.measure_values import (
     RunOptions,
     failed,
 )
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from . import turns
 from .fresh_processes import FreshProcesses
 from .payload import task_payload

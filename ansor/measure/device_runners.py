@@ -6,8 +6,8 @@ import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..core.measure_values import DeviceInfo, DeviceUse, RunOptions
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import DeviceInfo, DeviceUse, RunOptions
+from ..core.tasks.task import SearchTask
 from .device_runner import DeviceRunner
 from .task_data import TaskData
 from .workers import Workshop

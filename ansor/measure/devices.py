@@ -11,9 +11,9 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.backends import backend
+from ..core.device.backends import backend
 from ..core.errors import MeasureError, TaskError
-from ..core.measure_values import DeviceInfo
+from ..core.tasks.measure_values import DeviceInfo
 
 ALL = "all"
 Wanted = str | tuple[int, ...]

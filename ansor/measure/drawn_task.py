@@ -1,7 +1,7 @@
 """A task whose arrays are so large that they are on the device only: drawn there, and looked at there.
 
-Inputs are a hash of their indices (`te_lite/drawn.py`), so that a program that has changed one is found by computing
-them again.  Outputs of few elements are compared with what the definition says of each, others as
+Inputs are a hash of their indices (`te_lite/meaning/drawn.py`), so that a program that has changed one is found by
+computing them again.  Outputs of few elements are compared with what the definition says of each, others as
 `beside_reference.py` says.  What a trial costs on the host does not depend on the extents.
 """
 
@@ -16,15 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from te_lite import ComputeDAG
-from te_lite.drawn import DrawnArray
-from te_lite.dtype import computed
+from te_lite.computation.tensor import ComputeOp, Tensor
 from te_lite.errors import require
-from te_lite.expr import Call, Reduce
-from te_lite.reference_fold import summed_product
-from te_lite.tensor import ComputeOp, Tensor
-from te_lite.visit import walk
+from te_lite.expr.dtype import computed
+from te_lite.expr.expr import Call, Reduce
+from te_lite.expr.visit import walk
+from te_lite.meaning.drawn import DrawnArray
+from te_lite.meaning.reference_fold import summed_product
 
-from ..core.backend import Array, Device, DrawsArrays
+from ..core.device.backend import Array, Device, DrawsArrays
 from ..core.errors import MeasureError
 from .array_checks import OnDevice
 from .beside_reference import BesideReference

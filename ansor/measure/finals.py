@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..core.baseline import Baseline
-from ..core.hints import ansor
-from ..core.measure_values import MeasureInput
-from ..core.steady import MOST_FACTOR, most_figures
+from ..core.host.hints import ansor
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import MeasureInput
+from ..core.values.steady import MOST_FACTOR, most_figures
 from .progress import seconds_text
 
 SHARE = 4

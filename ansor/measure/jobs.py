@@ -23,20 +23,20 @@ from typing import Any
 import numpy as np
 
 from te_lite import ComputeDAG
-from te_lite.dag_json import dag_from_json
 from te_lite.errors import UnsafeError
-from te_lite.lower import lower
-from te_lite.reference import random_inputs
-from te_lite.replay import replay
-from te_lite.step_json import steps_from_json
+from te_lite.lowering.lower import lower
+from te_lite.meaning.reference import random_inputs
+from te_lite.printing.dag_json import dag_from_json
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step_json import steps_from_json
 
-from ..core.backend import Array, Backend, DrawsArrays, Program
-from ..core.backends import load_backend
-from ..core.collector import collector_paused
-from ..core.layout_option import LayoutRewriteOption
-from ..core.measure_values import MeasureErrorNo
-from ..core.registry import WORKER_JOBS, worker_answer
-from ..core.target import Target
+from ..core.device.backend import Array, Backend, DrawsArrays, Program
+from ..core.device.backends import load_backend
+from ..core.host.collector import collector_paused
+from ..core.target.registry import WORKER_JOBS, worker_answer
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureErrorNo
+from ..core.values.layout_option import LayoutRewriteOption
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from . import turns
 from .array_checks import array_checks

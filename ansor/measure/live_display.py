@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
 from .progress import Tally, Usage, rate_text, seconds_text, use_lines
 
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from te_lite.errors import TeError, require
-from te_lite.step_json import to_json
+from te_lite.schedule.step_json import to_json
 
-from ..core.backends import backend
-from ..core.checks import require_counts, require_not_negative, require_positive
+from ..core.device.backends import backend
 from ..core.errors import TaskError
-from ..core.hardware import host_cores
-from ..core.measure_values import (
+from ..core.target.hardware import host_cores
+from ..core.tasks.measure_values import (
     BuildResult,
     DeviceUse,
     MeasureErrorNo,
@@ -28,7 +27,8 @@ from ..core.measure_values import (
     RunOptions,
     failed,
 )
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
+from ..core.values.checks import require_counts, require_not_negative, require_positive
 from .device_runner import DeviceRunner, outcome
 from .device_runners import DeviceRunners
 from .devices import choose_devices, wanted_devices

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.baseline import Baseline
 from ..core.errors import MeasureError
-from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
-from ..core.protocols import (
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.tasks.protocols import (
     Builder,
     KeepsBaselines,
     KeepsConfirmed,
@@ -30,9 +30,9 @@ from ..core.protocols import (
     ReportsUse,
     Runner,
 )
-from ..core.steady import by_turns
-from ..core.task import SearchTask
-from ..core.wording import counted
+from ..core.tasks.task import SearchTask
+from ..core.values.steady import by_turns
+from ..core.values.wording import counted
 from ..records.baselines import baselines_of
 from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record

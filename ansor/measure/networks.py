@@ -1,6 +1,6 @@
 """A whole network in a worker: a library that was built elsewhere, its inputs in, its outputs or its times out.
 
-Only a backend that has `load_network` can do that (`ansor.core.backend.Backend`).
+Only a backend that has `load_network` can do that (`ansor.core.device.backend.Backend`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.backends import load_backend
-from ..core.measure_values import MeasureErrorNo
+from ..core.device.backends import load_backend
+from ..core.tasks.measure_values import MeasureErrorNo
 
 
 def run_network(job: dict[str, Any]) -> dict[str, Any]:

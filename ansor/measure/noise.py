@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.hardware import host_cores
-from ..core.hints import ansor
-from ..core.steady import far_apart, greatest_factor
-from ..core.wording import counted
+from ..core.host.hints import ansor
+from ..core.target.hardware import host_cores
+from ..core.values.steady import far_apart, greatest_factor
+from ..core.values.wording import counted
 from .progress import seconds_text
 
 SECONDS = 0.5

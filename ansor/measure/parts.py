@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass, replace
 
 from te_lite import ComputeDAG, Tensor
-from te_lite.derive import redirect_reads, rfactor_ops
-from te_lite.dtype import FLOATS
-from te_lite.expr import Expr, IterVar, Reduce, Var
-from te_lite.tensor import ComputeOp
+from te_lite.computation.derive import redirect_reads, rfactor_ops
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.dtype import FLOATS
+from te_lite.expr.expr import Expr, IterVar, Reduce, Var
 
 from .rounding import rounding_errors
 from .rounding_expr import Errors

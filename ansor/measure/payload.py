@@ -7,12 +7,12 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from te_lite.dag_json import dag_to_json
+from te_lite.printing.dag_json import dag_to_json
 
 from ..core.errors import MeasureError
-from ..core.measure_values import MeasureResult
-from ..core.registry import backend_module
-from ..core.task import SearchTask
+from ..core.target.registry import backend_module
+from ..core.tasks.measure_values import MeasureResult
+from ..core.tasks.task import SearchTask
 
 
 @lru_cache(maxsize=8)

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from ..core.backends import backend
-from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
-from ..core.protocols import Builder, ManyDevices, Runner, is_elsewhere
-from ..core.task import SearchTask
+from ..core.device.backends import backend
+from ..core.tasks.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.tasks.protocols import Builder, ManyDevices, Runner, is_elsewhere
+from ..core.tasks.task import SearchTask
 from .answers import at_a_time, built_by, run_by, submitted
 
 BATCH_PER_WORKER = 4

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from te_lite import ComputeDAG
-from te_lite.lower import lower
+from te_lite.lowering.lower import lower
 
-from ..core.backend import Backend, Device
-from ..core.scratch import scratch_folder
-from ..core.task import SearchTask
+from ..core.device.backend import Backend, Device
+from ..core.files.scratch import scratch_folder
+from ..core.tasks.task import SearchTask
 from ..sketch.plain import plain_state
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from te_lite import ComputeDAG
 
-from ..core.backend import Array, Device
+from ..core.device.backend import Array, Device
 from ..layout.packing import PackedLayout
 from .array_checks import ArrayChecks
 from .check import Accepted

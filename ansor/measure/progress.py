@@ -11,9 +11,9 @@ from typing import Protocol, TextIO
 
 import numpy as np
 
-from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.task import SearchTask
-from ..core.wording import counted
+from ..core.tasks.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.wording import counted
 
 PLAIN_EVERY = 8
 MOST_DEVICES = 8

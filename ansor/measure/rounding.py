@@ -31,16 +31,16 @@ import math
 from collections.abc import Sequence
 
 from te_lite import ComputeDAG
-from te_lite.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Reduce, Select, Var
-from te_lite.mma_meaning import BIG
-from te_lite.reduction import max as max_reduce
-from te_lite.reduction import prod as prod_reduce
-from te_lite.reduction import sum as sum_reduce
-from te_lite.state import root_extent
-from te_lite.tensor import ComputeOp, Tensor, make_compute
-from te_lite.visit import walk
+from te_lite.computation.tensor import ComputeOp, Tensor, make_compute
+from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Reduce, Select, Var
+from te_lite.expr.reduction import max as max_reduce
+from te_lite.expr.reduction import prod as prod_reduce
+from te_lite.expr.reduction import sum as sum_reduce
+from te_lite.expr.visit import walk
+from te_lite.loops.mma_meaning import BIG
+from te_lite.schedule.state import root_extent
 
-from ..core.target import FP32X3, STRICT, TF32
+from ..core.target.target import FP32X3, STRICT, TF32
 from .rounding_expr import (
     INFINITE,
     NOTHING,
@@ -64,7 +64,8 @@ from .rounding_expr import (
 SPREAD = 4.0
 NOISE = 1 / 32
 CUT = {TF32: 0.65 * 2.0**-10, FP32X3: 2.0**-22}
-"""What a factor is off by (`te_lite/mma_meaning.py`); of two parts, by its last bit and half of what is left out."""
+"""What a factor is off by (`te_lite/loops/mma_meaning.py`); of two parts, by its last bit and half of what is left
+out."""
 CUT_BEYOND = 2.0**-10
 """Of a factor beyond `BIG`: the bits are cut off."""
 MOMENTS = "moments"

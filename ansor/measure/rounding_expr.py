@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from te_lite.dtype import largest
-from te_lite.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select
-from te_lite.tensor import Tensor
+from te_lite.computation.tensor import Tensor
+from te_lite.expr.dtype import largest
+from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select
 
 REAL = "float64"
 FUNCTION = 8.0

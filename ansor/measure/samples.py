@@ -2,7 +2,7 @@
 
 Corners, edges and random elements are taken, as many as a budget of evaluations allows; all of them, if that is all
 there is.  Where an element needs long reductions that its neighbours need, too (the sum of a row), elements of few rows
-are taken.  `accepted_at` is `check.accepted_values` at points, on inputs that are drawn (`te_lite/drawn.py`).
+are taken.  `accepted_at` is `check.accepted_values` at points, on inputs that are drawn (`te_lite/meaning/drawn.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from te_lite import ComputeDAG, Tensor
-from te_lite.drawn import DrawnArray, key_of
-from te_lite.reference_demand import Demand
-from te_lite.reference_points import Given, PointReference
+from te_lite.meaning.drawn import DrawnArray, key_of
+from te_lite.meaning.reference_demand import Demand
+from te_lite.meaning.reference_points import Given, PointReference
 
 from .check import Accepted, accepted, save_whole
 from .rounding import rounding_errors

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import MeasureError
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from .fresh_processes import FreshProcesses
 from .payload import task_payload
 from .workers import Reply, WorkerPool, Workshop

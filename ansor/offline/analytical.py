@@ -8,13 +8,13 @@ import math
 import numpy as np
 
 from ansor.analytical import GPU, Machine, machine_of, seconds
-from te_lite.bounds import Bounds, infer_bounds
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.bounds.loop_scope import THREADS
 from te_lite.errors import TeError, require
-from te_lite.lanes import product
-from te_lite.loop_scope import THREADS
+from te_lite.expr.lanes import product
 
 from ..core.errors import TaskError
-from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
+from ..core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..sketch.shared_memory import shared_bytes
 from ..space.programs import Programs
 from .common import NoBuilder, failed_build, program_key

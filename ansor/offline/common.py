@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
-from te_lite.step import Split, Step
+from te_lite.schedule.step import Split, Step
 
-from ..core.measure_values import FAILED_COST, BuildResult, MeasureInput, MeasureResult
+from ..core.tasks.measure_values import FAILED_COST, BuildResult, MeasureInput, MeasureResult
 
 ProgramKey = tuple[str, str, tuple[Step, ...]]
 

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from ansor.features import SCHEMA
-from te_lite.computation import Computation
+from te_lite.computation.computation import Computation
 from te_lite.errors import TeError, require
-from te_lite.step import Split, Step
+from te_lite.schedule.step import Split, Step
 
 from ..core.errors import NoRecordError, TaskError
-from ..core.measure_values import MeasureInput
+from ..core.tasks.measure_values import MeasureInput
 from ..cost_model.features import FEATURES, source_of
 from ..records.lines import Record, believed_records, workload_of
 from ..space.step_decisions import held_by, names_of, numbers_of

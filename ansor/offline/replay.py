@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import Literal
 
 from te_lite.errors import TeError, require
-from te_lite.step import Step
-from te_lite.step_json import to_json
+from te_lite.schedule.step import Step
+from te_lite.schedule.step_json import to_json
 
 from ..core.errors import MeasureError, TaskError
-from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
-from ..core.workloads import key_text
+from ..core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
+from ..core.tasks.workloads import key_text
 from ..records.files import pairs_of
 from ..records.lines import Record, believed_records, recorded_key
 from ..space.duplicates import program_text

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import TaskError
-from ..core.hints import install
+from ..core.host.hints import install
 from .contest import Array, Candidates, Maker
 
 Rng = np.random.Generator

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.baseline import Baseline
-from ..core.task import SearchTask
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..sketch.plain import untuned_state
 from .default_schedule import default_state

@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 from te_lite.errors import require
 
 from ..core.errors import JournalError, PartError
-from ..core.file_names import path_of
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.protocols import MeasureCallback
+from ..core.files.file_names import path_of
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.protocols import MeasureCallback
 from ..records.recorder import RecordToFile
 from ..sketch.rule import PreloadCustomSketchRule, SketchRule
 from .tuning_options import callbacks_with

@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import LowerError
 from te_lite.later import when_called
-from te_lite.lower import lower
-from te_lite.state import State
-from te_lite.step import Step
-from te_lite.tensor import ComputeOp
+from te_lite.lowering.lower import lower
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
 
 from ..analytical.loop_nests import Nest, loop_nests
-from ..core.allocator import keep_freed_memory
-from ..core.layout_option import LayoutRewriteOption
-from ..core.options import SketchOptions
-from ..core.task import SearchTask
+from ..core.host.allocator import keep_freed_memory
+from ..core.tasks.task import SearchTask
+from ..core.values.layout_option import LayoutRewriteOption
+from ..core.values.options import SketchOptions
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.shipped import ShippedModel, has_shipped_model, least_seconds, shipped_model_of
 from ..evolve.evolution import EvolveOptions

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.checks import require_whole
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.checks import require_whole
 from ..measure.measurer import ProgramMeasurer
 from .search_loop import search_loop
 

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from te_lite.errors import require
-from te_lite.state import State
-from te_lite.step import Split
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Split
 
 from ..core.errors import PartError, TaskError
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.parts import asking, called
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.parts import asking, called
 from ..measure.measurer import ProgramMeasurer
 from .protocols import same_task
 from .search_failure import SearchFailed

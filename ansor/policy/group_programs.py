@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from te_lite.state import State
-from te_lite.step import RFactor
+from te_lite.schedule.state import State
+from te_lite.schedule.step import RFactor
 
-from ..core.hardware import HardwareParams
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
 from ..space.choices import Space
 from ..space.decisions.parts import Choice, Grid
 from ..space.decisions.warp_tiles import products

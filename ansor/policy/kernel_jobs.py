@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from te_lite.dag_json import dag_from_json
 from te_lite.errors import TeError
-from te_lite.lower import lower
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import Step
-from te_lite.step_json import steps_from_json, to_json
+from te_lite.lowering.lower import lower
+from te_lite.printing.dag_json import dag_from_json
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
+from te_lite.schedule.step_json import steps_from_json, to_json
 
-from ..core.backends import load_backend
-from ..core.hardware import HardwareParams
-from ..core.layout_option import LayoutRewriteOption
-from ..core.network_backend import NetworkBackend
-from ..core.network_plan import KernelCode
-from ..core.task import SearchTask
+from ..core.device.backends import load_backend
+from ..core.device.network_backend import NetworkBackend
+from ..core.device.network_plan import KernelCode
+from ..core.target.hardware import HardwareParams
+from ..core.tasks.task import SearchTask
+from ..core.values.layout_option import LayoutRewriteOption
 from ..measure.payload import task_payload
 from .default_schedule import breeds, default_states, drawn_of, draws
 
@@ -105,7 +105,7 @@ def key_of(task: SearchTask) -> Hashable:
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
-    """The programs and the kernel of a job, in a worker (`ansor.core.registry.WORKER_JOBS`)."""
+    """The programs and the kernel of a job, in a worker (`ansor.core.target.registry.WORKER_JOBS`)."""
     task = SearchTask(
         compute_dag=dag_from_json(job["dag"]), target=job["target"], hardware_params=HardwareParams(*job["hardware"]),
         layout_rewrite_option=LayoutRewriteOption(job["layout"]),

@@ -15,8 +15,8 @@ from concurrent.futures import CancelledError, Future
 from te_lite.errors import TeError
 
 from ..core.errors import MeasureError
-from ..core.hardware import host_cores
-from ..core.task import SearchTask
+from ..core.target.hardware import host_cores
+from ..core.tasks.task import SearchTask
 from ..measure.fresh_processes import FreshProcesses
 from ..measure.workers import Reply, WorkerPool, Workshop
 from .kernel_jobs import Made, Programs, Wish, key_of

@@ -15,15 +15,15 @@ from math import prod
 
 import numpy as np
 
-from te_lite.lanes import ceildiv
-from te_lite.reads import reads_by
-from te_lite.state import State
-from te_lite.step import DoubleBuffer, RFactor, Step, StorageOrder
-from te_lite.tensor import ComputeOp
+from te_lite.bounds.reads import reads_by
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.lanes import ceildiv
+from te_lite.schedule.state import State
+from te_lite.schedule.step import DoubleBuffer, RFactor, Step, StorageOrder
 
 from ..analytical.machine import GPU, machine_of
-from ..core.target import FP32X3, STRICT
-from ..core.task import SearchTask
+from ..core.target.target import FP32X3, STRICT
+from ..core.tasks.task import SearchTask
 from ..sketch.extra.product_roles import sides_of
 from ..sketch.extra.read_axes import axes_of, extents_of
 from ..space.choices import Space

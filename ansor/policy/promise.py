@@ -14,10 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureResult
-from ..core.protocols import KeepsRemarks
-from ..core.task import SearchTask
-from ..core.wording import counted
+from ..core.tasks.measure_values import MeasureResult
+from ..core.tasks.protocols import KeepsRemarks
+from ..core.tasks.task import SearchTask
+from ..core.values.wording import counted
 from ..measure.measurer import ProgramMeasurer
 from .scoring import Scores
 from .search_failure import reporting

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.state import State
-from te_lite.step import Step
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
 
 from ..core.errors import TaskError
-from ..core.options import SketchOptions
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
+from ..core.values.options import SketchOptions
 from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import Mutation, usual_mutations

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureInput, MeasureResult, Prediction
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput, MeasureResult, Prediction
+from ..core.tasks.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 
 

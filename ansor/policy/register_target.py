@@ -10,9 +10,9 @@ from te_lite.errors import require
 
 from ..analytical.machine import CPU, GPU, Machine
 from ..core.errors import PartError, TaskError
-from ..core.hardware import HardwareParams
-from ..core.protocols import Builder, Runner
-from ..core.registry import Entry, check_kind, enter
+from ..core.target.hardware import HardwareParams
+from ..core.target.registry import Entry, check_kind, enter
+from ..core.tasks.protocols import Builder, Runner
 from ..sketch.custom import checked_rules
 from ..sketch.rule import SketchRule
 
@@ -31,9 +31,9 @@ def register_target(
 ) -> None:
     """Make `Target(kind)` a target; the same kind may be registered again, which replaces it.
 
-    `backend` is the name of a module with an object `BACKEND`, an `ansor.core.backend.Backend`; worker processes import
-    it by this name.  Programs are searched as `like` says: "c", loops of a processor, or "cuda", blocks of threads.
-    That kind also gives what is not said here:
+    `backend` is the name of a module with an object `BACKEND`, an `ansor.core.device.backend.Backend`; worker processes
+    import it by this name.  Programs are searched as `like` says: "c", loops of a processor, or "cuda", blocks of
+    threads.  That kind also gives what is not said here:
 
     `rules`      the sketch rules, in order; the extra rules are then searched only on request
     `hardware`   the defaults of hardware parameters

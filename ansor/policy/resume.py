@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from ..records.files import PathLike
 from ..records.lines import Record, believed_records, logger, recorded_key
 from ..records.of_task import other_targets

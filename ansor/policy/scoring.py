@@ -11,9 +11,9 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import PartError
-from ..core.measure_values import MeasureInput
-from ..core.parts import asking, called
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.task import SearchTask
+from ..core.values.parts import asking, called
 from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, Array, TakesFeatures

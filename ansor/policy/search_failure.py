@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.dag_json import dag_to_json
+from te_lite.printing.dag_json import dag_to_json
 
 from ..core.errors import PASSING, AnsorError
-from ..core.measure_values import MeasureResult
-from ..core.parts import asking
-from ..core.task import SearchTask
-from ..core.workloads import key_text
+from ..core.tasks.measure_values import MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import key_text
+from ..core.values.parts import asking
 from .protocols import Seeded
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.task import SearchTask
-from ..core.wording import counted
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.wording import counted
 from ..measure.batch import Batch
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone

@@ -17,13 +17,13 @@ from heapq import nsmallest
 from operator import itemgetter
 from typing import Any, Protocol, runtime_checkable
 
-from te_lite.dag import ComputeDAG
-from te_lite.step import Step
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.step import Step
 
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.protocols import Runner
-from ..core.task import SearchTask
-from ..core.wording import counted
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.protocols import Runner
+from ..core.tasks.task import SearchTask
+from ..core.values.wording import counted
 from ..evolve.buckets import Row
 from ..measure.local import LocalRunner
 from ..records.alike import distance, epilogue, kinship, likeness, stored_alike

@@ -17,19 +17,19 @@ import numpy as np
 
 from te_lite.errors import TeError, require
 from te_lite.later import when_called
-from te_lite.state import State
-from te_lite.step import Step
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
 
-from ..core.allocator import keep_freed_memory
-from ..core.checks import require_part, require_whole
-from ..core.collector import collector_paused
 from ..core.errors import PartError, TaskError
-from ..core.layout_option import LayoutRewriteOption
-from ..core.measure_values import MeasureInput, MeasureResult, Prediction
-from ..core.options import SketchOptions
-from ..core.parts import asking, called
-from ..core.seeds import chosen_seed
-from ..core.task import SearchTask
+from ..core.host.allocator import keep_freed_memory
+from ..core.host.collector import collector_paused
+from ..core.tasks.measure_values import MeasureInput, MeasureResult, Prediction
+from ..core.tasks.task import SearchTask
+from ..core.values.checks import require_part, require_whole
+from ..core.values.layout_option import LayoutRewriteOption
+from ..core.values.options import SketchOptions
+from ..core.values.parts import asking, called
+from ..core.values.seeds import chosen_seed
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput

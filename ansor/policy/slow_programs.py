@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
 from ..evolve.buckets import Row
 from ..space.choices import Population

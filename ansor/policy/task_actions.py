@@ -13,18 +13,18 @@ import numpy as np
 
 from te_lite.errors import require
 from te_lite.later import when_called
-from te_lite.lower import lower
-from te_lite.state import State
-from te_lite.verify_reads import require_reads_inside
+from te_lite.lowering.lower import lower
+from te_lite.schedule.state import State
+from te_lite.verify.verify_reads import require_reads_inside
 
-from ..core.backends import backend
+from ..core.device.backends import backend
 from ..core.errors import NoRecordError, TaskError
-from ..core.hardware import host_memory
-from ..core.layout_option import LayoutRewriteOption
-from ..core.measure_values import MeasureInput
-from ..core.parts import called
-from ..core.protocols import Runner
-from ..core.task import SearchTask
+from ..core.target.hardware import host_memory
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.protocols import Runner
+from ..core.tasks.task import SearchTask
+from ..core.values.layout_option import LayoutRewriteOption
+from ..core.values.parts import called
 from ..cost_model import XGBModel
 from ..measure.local import LocalRunner
 from ..measure.measurer import ProgramMeasurer
@@ -48,8 +48,8 @@ from .tuning_options import TuningOptions
 
 PathLike = str | os.PathLike[str]
 GB = 1e9
-build_function: Callable[..., Any] = when_called("ansor.core.build", "build_function")
-export_program: Callable[..., None] = when_called("ansor.core.export", "export_program")
+build_function: Callable[..., Any] = when_called("ansor.core.device.build", "build_function")
+export_program: Callable[..., None] = when_called("ansor.core.device.export", "export_program")
 rewrite_layout_from_state: Callable[[State, LayoutRewriteOption], Any] = when_called(
     "ansor.layout.rewrite", "rewrite_layout_from_state"
 )

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.measure_values import MeasureResult
+from ..core.tasks.measure_values import MeasureResult
 from ..evolve.buckets import Row
 from .proposals import Measured, Picked, Proposals
 from .scoring import Scorer, Scores, scores_of, unmeasured

@@ -8,10 +8,10 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.checks import require_part
 from ..core.errors import PartError, TaskError
-from ..core.protocols import BringsBuilder, Builder, KeepsDevice, MeasureCallback, Runner, is_elsewhere
-from ..core.registry import entry_of, search_parts
+from ..core.target.registry import entry_of, search_parts
+from ..core.tasks.protocols import BringsBuilder, Builder, KeepsDevice, MeasureCallback, Runner, is_elsewhere
+from ..core.values.checks import require_part
 from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.time_limit import run_seconds
 from ..records.store import RecordToStore

@@ -13,12 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from te_lite.dag import ComputeDAG
+from te_lite.computation.tensor import ComputeOp
+from te_lite.computation.text import dag_text
 from te_lite.errors import TeError
-from te_lite.tensor import ComputeOp
-from te_lite.text import dag_text
+from te_lite.schedule.dag import ComputeDAG
 
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from .lines import Record
 from .notes import learn_workload, read_note
 from .store import SUFFIX, latest, place_of, stores

@@ -13,11 +13,11 @@ import json
 from collections.abc import Iterator, Mapping
 
 from te_lite.errors import RecordError
-from te_lite.step import Step
+from te_lite.schedule.step import Step
 
-from ..core.baseline import Baseline
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.task import SearchTask
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, dump_record_to_string, record_from_json, workload_of

@@ -18,15 +18,15 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from te_lite.computation import Computation
+from te_lite.computation.computation import Computation
 from te_lite.errors import TeError
-from te_lite.lower import loop_nest, lower
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import Step
+from te_lite.lowering.lower import loop_nest, lower
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
 
-from ..core.measure_values import MeasureResult
-from ..core.target import Target
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureResult
 
 Input = TypeVar("Input")
 Pair = tuple[Input, MeasureResult]

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from te_lite.step import Step
+from te_lite.schedule.step import Step
 
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.target import Target
-from ..core.task import SearchTask
-from ..core.workloads import calc_workload_dis_factor, decode_workload_key
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import Believed, is_program
 from .confirmed import SettledReader
 from .files import PathLike, best_of, distill

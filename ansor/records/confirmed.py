@@ -21,8 +21,8 @@ import numpy as np
 
 from te_lite.errors import RecordError
 
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.steady import by_turns, far_apart, greatest_factor, most_figures
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.values.steady import by_turns, far_apart, greatest_factor, most_figures
 from .baselines import read_baseline
 from .belief import Believed
 from .files import PathLike

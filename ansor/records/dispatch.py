@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
-from te_lite.dag import ComputeDAG
-from te_lite.replay import replay
-from te_lite.state import State
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
 
-from ..core.context import Context
-from ..core.in_networks import cold_in_networks, layout_in_networks
-from ..core.measure_values import MeasureInput
-from ..core.target import Target
-from ..core.workloads import calc_workload_dis_factor, decode_workload_key
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.workloads import calc_workload_dis_factor, decode_workload_key
+from ..core.values.context import Context
+from ..core.values.in_networks import cold_in_networks, layout_in_networks
 from .belief import is_program
 from .best import best_first
 from .confirmed import SettledReader

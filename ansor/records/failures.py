@@ -11,8 +11,8 @@ import json
 
 from te_lite.errors import RecordError
 
-from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, dump_record_to_string, record_from_json, workload_of

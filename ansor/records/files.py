@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 from te_lite.errors import RecordError, require
 
 from ..core.errors import JournalError
-from ..core.file_names import path_of
-from ..core.measure_values import MeasureResult
+from ..core.files.file_names import path_of
+from ..core.tasks.measure_values import MeasureResult
 from .journal import replace_file, scan_lines
 
 PathLike = str | os.PathLike[str]

@@ -25,7 +25,7 @@ from pathlib import Path
 from te_lite.errors import require
 
 from ..core.errors import JournalError
-from ..core.file_names import path_of
+from ..core.files.file_names import path_of
 
 MAX_LINE = 1 << 20
 PACKED = b"\x1f\x8b"

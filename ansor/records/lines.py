@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
-from te_lite.fragment_storage import element_of
-from te_lite.step import (
+from te_lite.schedule.step import (
     ComputeAlong,
     DoubleBuffer,
     FreePragma,
@@ -36,13 +35,14 @@ from te_lite.step import (
     StorageOrder,
     Swizzled,
 )
-from te_lite.step_json import steps_from_json, steps_from_text, to_json
+from te_lite.schedule.step_json import steps_from_json, steps_from_text, to_json
+from te_lite.tensor_core.fragment_storage import element_of
 
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult, Prediction
-from ..core.target import ELEMENTS
-from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
-from ..core.workloads import key_text
+from ..core.target.target import ELEMENTS
+from ..core.tasks.measure_values import MeasureErrorNo, MeasureInput, MeasureResult, Prediction
+from ..core.tasks.task import HARDWARE_FIELDS, SearchTask, TaskFacts
+from ..core.tasks.workloads import key_text
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
 from .files import LineReader, Pair, PathLike
 from .journal import append_lines

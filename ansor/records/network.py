@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from .notes import MOST_CHARACTERS, NETWORK, is_number, printable, read_kind, workload_named
 
 Workload = tuple[str, str]

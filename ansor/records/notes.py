@@ -12,8 +12,9 @@
     # confirm {"turns": [...]}                                          after the last record of a run (`confirmed.py`)
 
 With the first kind a log can be listed, printed and built from where the function behind a key is not registered.  A
-computation that comes from a log is data: it is checked before it is made (`te_lite/dag_check.py`), and a function that
-is registered under its name goes before it: records of another computation than that are skipped, with a sentence.
+computation that comes from a log is data: it is checked before it is made (`te_lite/printing/dag_check.py`), and a
+function that is registered under its name goes before it: records of another computation than that are skipped, with a
+sentence.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from te_lite.dag import ComputeDAG
-from te_lite.dag_check import dag_from_foreign_json
-from te_lite.dag_json import dag_to_json
 from te_lite.errors import TeError
+from te_lite.printing.dag_check import dag_from_foreign_json
+from te_lite.printing.dag_json import dag_to_json
+from te_lite.schedule.dag import ComputeDAG
 
-from ..core.sizes import require_tensor
-from ..core.target import Target
-from ..core.task import SearchTask
-from ..core.versions import version_of
-from ..core.workloads import offer_computation
+from ..core.host.versions import version_of
+from ..core.target.target import Target
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import offer_computation
+from ..core.values.sizes import require_tensor
 
 WORKLOAD, RUN, UNTUNED, DEFAULT = "# workload ", "# run ", "# untuned ", "# default "
 FAILED, CONFIRM, STOPPED = "# failed ", "# confirm ", "# stopped "

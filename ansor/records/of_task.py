@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from ..core.measure_values import MeasureInput
-from ..core.target import Target
-from ..core.task import SearchTask
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.task import SearchTask
 from .lines import recorded_key
 
 Value = TypeVar("Value")

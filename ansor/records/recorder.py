@@ -10,12 +10,12 @@ from typing import Any
 from te_lite.errors import TeError, require
 from te_lite.later import when_called
 
-from ..core.backends import backend
-from ..core.baseline import Baseline
+from ..core.device.backends import backend
 from ..core.errors import JournalError, TaskError
-from ..core.file_names import path_of
-from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult, Spent
-from ..core.task import SearchTask
+from ..core.files.file_names import path_of
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import DeviceUse, MeasureInput, MeasureResult, Spent
+from ..core.tasks.task import SearchTask
 from .baselines import baseline_line
 from .confirmed import confirm_line
 from .failures import Kind, failure_line, kind_of

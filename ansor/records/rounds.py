@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 
-from ..core.measure_values import Prediction, Spent
-from ..core.task import SearchTask
+from ..core.tasks.measure_values import Prediction, Spent
+from ..core.tasks.task import SearchTask
 from .notes import PREDICTED, ROUND, is_number, read_kind, workload_named
 
 DIGITS = 6

@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from te_lite import environment
-from te_lite.dag import ComputeDAG
-from te_lite.dag_json import dag_to_json
 from te_lite.errors import TeError
+from te_lite.printing.dag_json import dag_to_json
+from te_lite.schedule.dag import ComputeDAG
 
-from ..core.backends import backend
+from ..core.device.backends import backend
 from ..core.errors import JournalError
-from ..core.layout_option import FREE, LayoutRewriteOption
-from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.private_files import user_cache
-from ..core.steady import most_figures
-from ..core.target import Target
-from ..core.task import SearchTask
-from ..core.versions import version_of
+from ..core.files.private_files import user_cache
+from ..core.host.versions import version_of
+from ..core.target.target import Target
+from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.task import SearchTask
+from ..core.values.layout_option import FREE, LayoutRewriteOption
+from ..core.values.steady import most_figures
 from .belief import Believed, Judge, is_program, least_of_computation
 from .confirmed import median
 from .files import LineReader

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from te_lite.errors import TeError
 
-from ..core.in_networks import cold_in_networks, layout_in_networks
-from ..core.layout_option import LayoutRewriteOption
-from ..core.measure_values import MeasureInput
-from ..core.task import SearchTask
-from ..core.workloads import key_text
+from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import key_text
+from ..core.values.in_networks import cold_in_networks, layout_in_networks
+from ..core.values.layout_option import LayoutRewriteOption
 from .best import best_few, best_first, ranked_records
 from .files import LineReader, PathLike
 from .journal import rewrite_lines, scan_lines

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import TeError
-from te_lite.step import Step
+from te_lite.schedule.step import Step
 
-from ..core.baseline import Baseline
-from ..core.catalog import CATALOG
-from ..core.measure_values import MeasureInput, MeasureResult, Spent
-from ..core.task import SearchTask
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.catalog import CATALOG
+from ..core.tasks.measure_values import MeasureInput, MeasureResult, Spent
+from ..core.tasks.task import SearchTask
 from .baselines import Program, baseline_among, program_of, read_baseline
 from .belief import Believed, Judge
 from .best import best_first

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..core.measure_values import MeasureResult, Spent
+from ..core.tasks.measure_values import MeasureResult, Spent
 from ..measure.progress import outcome_text, seconds_text
 from ..records.failures import cause
 from ..space.step_decisions import Decisions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from te_lite.errors import TeError
 
 from ..analytical.machine import machine_of
-from ..core.sizes import nbytes
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
+from ..core.values.sizes import nbytes
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 from typing import Any, Protocol, runtime_checkable
 
 from ..core.errors import JournalError
-from ..core.file_names import path_of
+from ..core.files.file_names import path_of
 from ..records.journal import append_lines, ensure_writable
 from .report import Row, Summary, curve_text, table_text
 

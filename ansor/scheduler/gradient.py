@@ -25,7 +25,7 @@ from numbers import Real
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.parts import asking_own
+from ..core.values.parts import asking_own
 from .groups import Groups, others, speeds
 from .task_progress import TaskProgress
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from te_lite import ComputeDAG
 
-from ..core.task import SearchTask
-from ..core.workloads import decode_workload_key
+from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import decode_workload_key
 from .task_progress import TaskProgress
 
 TAG = "auto_scheduler_task_scheduler_tag"

@@ -12,8 +12,8 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.seeds import checked_seed
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
+from ..core.values.seeds import checked_seed
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.shipped import shipped_model_of
 from ..policy.protocols import RoundPolicy, require_own_task

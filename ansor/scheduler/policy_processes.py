@@ -20,14 +20,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from te_lite.errors import require
-from te_lite.state import State
-from te_lite.step import Step
-from te_lite.step_json import from_json, to_json
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
+from te_lite.schedule.step_json import from_json, to_json
 
 from ..core.errors import PASSING, AnsorError, TaskError
-from ..core.hardware import usable_cores
-from ..core.measure_values import MeasureInput, MeasureResult, Prediction
-from ..core.task import SearchTask
+from ..core.target.hardware import usable_cores
+from ..core.tasks.measure_values import MeasureInput, MeasureResult, Prediction
+from ..core.tasks.task import SearchTask
 from ..cost_model.trees import use_one_thread
 from ..measure.channel import ChannelClosed, packed, receive
 from ..measure.forks import Forks

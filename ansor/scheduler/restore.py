@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
 from ..records.lines import Record
 from ..records.of_task import found_for, is_for
 from .task_progress import TaskProgress, cost_of

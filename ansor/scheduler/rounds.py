@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 
-from ..core.baseline import Baseline
-from ..core.task import SearchTask
+from ..core.tasks.baseline import Baseline
+from ..core.tasks.task import SearchTask
 from ..measure.batch import Batch
 from ..measure.finals import Field
 from ..measure.measurer import ProgramMeasurer

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..core.measure_values import MeasureResult
+from ..core.tasks.measure_values import MeasureResult
 
 LEAST_COST = 1e-12
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.backends import backend
+from ..core.device.backends import backend
 from ..core.errors import BudgetError, TaskError
-from ..core.protocols import KeepsWeights
-from ..core.seeds import chosen_seed
-from ..core.task import SearchTask
+from ..core.tasks.protocols import KeepsWeights
+from ..core.tasks.task import SearchTask
+from ..core.values.seeds import chosen_seed
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..measure.time_limit import UNLIMITED

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from te_lite.loop_value import root_axes
-from te_lite.replay import apply
-from te_lite.state import REDUCE, Iter, Stage, State
-from te_lite.step import CacheRead, CacheWrite
+from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import REDUCE, Iter, Stage, State
+from te_lite.schedule.step import CacheRead, CacheWrite
 
-from ..core.schedule_primitives import compute_at
+from ..core.values.schedule_primitives import compute_at
 from .predicates import (
     NO_SPLIT,
     consumers,

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from te_lite.errors import require
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import Split, Step
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Split, Step
 
-from ..core.checks import require_part
 from ..core.errors import PartError
-from ..core.parts import asking_own
+from ..core.values.checks import require_part
+from ..core.values.parts import asking_own
 from .rule import Condition, Outcome, PreloadCustomSketchRule, SketchContext, SketchRule, condition_of
 
 MOST_STEPS_A_STAGE = 100

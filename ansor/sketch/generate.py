@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from te_lite.dag import ComputeDAG
-from te_lite.state import State
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.state import State
 
 from ..core.errors import TaskError
-from ..core.hardware import HardwareParams
-from ..core.options import SketchOptions
-from ..core.registry import entry_of, search_parts
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.registry import entry_of, search_parts
+from ..core.target.target import Target
+from ..core.values.options import SketchOptions
 from .cache_rules import AddCacheRead, AddCacheWrite
 from .custom import checked_rules, require_end
 from .inline_rules import AlwaysInline, SimplifyComputeWithConstTensor, SkipStage, SpecialComputeLocationGPU

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from te_lite.replay import apply
-from te_lite.state import REDUCE, ROOT, State
-from te_lite.step import ComputeInline
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import REDUCE, ROOT, State
+from te_lite.schedule.step import ComputeInline
 
-from ..core.schedule_primitives import annotate, fuse, split
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
+from ..core.values.schedule_primitives import annotate, fuse, split
 from .predicates import loop_length
 from .reduction_rules import fuse_reductions
 from .shared_memory import element_bytes

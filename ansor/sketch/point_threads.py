@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from te_lite.replay import apply
-from te_lite.state import Iter, State
-from te_lite.step import CacheWrite
-from te_lite.tensor import Operation
+from te_lite.computation.tensor import Operation
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import Iter, State
+from te_lite.schedule.step import CacheWrite
 
-from ..core.schedule_primitives import annotate, compute_at, fuse, split
+from ..core.values.schedule_primitives import annotate, compute_at, fuse, split
 from .plain import THREADS
 from .predicates import elementwise_reader
 

@@ -8,20 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from te_lite.expr import Expr
-from te_lite.reads import reads_all, reads_by_producer
-from te_lite.state import ATTACHED, INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
-from te_lite.step import (
-    CacheWrite,
-    FollowFusedSplit,
-    FollowSplit,
-    NewStage,
-    RFactor,
-    Split,
-    Step,
-    inserts_at,
-)
-from te_lite.visit import free_vars
+from te_lite.bounds.reads import reads_all, reads_by_producer
+from te_lite.expr.expr import Expr
+from te_lite.expr.visit import free_vars
+from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
+from te_lite.schedule.step import CacheWrite, FollowFusedSplit, FollowSplit, NewStage, RFactor, Split, Step, inserts_at
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
 UNROLL_INNER = "auto_scheduler_always_unroll_inner"

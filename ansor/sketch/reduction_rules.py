@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from te_lite.replay import apply
-from te_lite.state import REDUCE, ROOT, SPATIAL, Iter, State
-from te_lite.step import RFactor, Split
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import REDUCE, ROOT, SPATIAL, Iter, State
+from te_lite.schedule.step import RFactor, Split
 
-from ..core.schedule_primitives import annotate, compute_at, follow_split, fuse, reorder, split
+from ..core.values.schedule_primitives import annotate, compute_at, follow_split, fuse, reorder, split
 from .predicates import (
     THREAD,
     has_cache_write,

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from te_lite.dag import ComputeDAG
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.state import State
 
 from ..core.errors import PartError
-from ..core.hardware import HardwareParams
-from ..core.options import SketchOptions
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
+from ..core.values.options import SketchOptions
 
 Outcome = tuple[State, int]
 

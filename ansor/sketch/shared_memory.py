@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
 
-from te_lite.bounds import Bounds
-from te_lite.double_buffer import stored_elements, tile_count
-from te_lite.dtype import BYTES
-from te_lite.index_span import span_at_least
-from te_lite.lanes import ceildiv, larger, product, smaller
-from te_lite.loop_scope import kernel_of
-from te_lite.reads import Form, reads_by_producer
-from te_lite.state import INLINED, SplitRel, Stage, State
-from te_lite.storage import storage_class, stored_strides
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.index_span import span_at_least
+from te_lite.bounds.loop_scope import kernel_of
+from te_lite.bounds.reads import Form, reads_by_producer
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.lanes import ceildiv, larger, product, smaller
+from te_lite.expr.storage import storage_class, stored_strides
+from te_lite.lowering.double_buffer import stored_elements, tile_count
+from te_lite.schedule.state import INLINED, SplitRel, Stage, State
 
 from .predicates import NO_SPLIT, named_axes, split_steps
 

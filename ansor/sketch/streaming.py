@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
-from te_lite.index_span import usual_steps
-from te_lite.reads import reads_by
-from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, State
-from te_lite.step import RFactor
-from te_lite.tensor import Operation
+from te_lite.bounds.index_span import usual_steps
+from te_lite.bounds.reads import reads_by
+from te_lite.computation.tensor import Operation
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL, State
+from te_lite.schedule.step import RFactor
 
-from ..core.schedule_primitives import annotate, fuse, reorder, split
-from ..core.task import SearchTask
+from ..core.tasks.task import SearchTask
+from ..core.values.schedule_primitives import annotate, fuse, reorder, split
 from .plain import THREADS, in_threads, inlined, side_by_side, widest_access
 from .point_threads import (
     RESIDENT,

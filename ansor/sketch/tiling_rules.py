@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import ClassVar
 
-from te_lite.state import SPATIAL, State
+from te_lite.schedule.state import SPATIAL, State
 
-from ..core.schedule_primitives import compute_at, follow_split, reorder, split
+from ..core.values.schedule_primitives import compute_at, follow_split, reorder, split
 from .predicates import NO_SPLIT, fusion_target, has_cache_write, named_axes, needs_tiling, whole_space
 from .rule import Condition, Outcome, SketchContext
 

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.index_span import form_axes, usual_steps
-from te_lite.reads import Read, reads_by
-from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, Iter, State
-from te_lite.step import CacheRead, ComputeRoot
-from te_lite.tensor import Operation
+from te_lite.bounds.index_span import form_axes, usual_steps
+from te_lite.bounds.reads import Read, reads_by
+from te_lite.computation.tensor import Operation
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import INLINED, REDUCE, Iter, State
+from te_lite.schedule.step import CacheRead, ComputeRoot
 
-from ..core.schedule_primitives import annotate, compute_at, reorder, split
+from ..core.values.schedule_primitives import annotate, compute_at, reorder, split
 from .plain import THREADS
 from .point_threads import (
     RESIDENT,

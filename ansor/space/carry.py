@@ -13,12 +13,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from te_lite.errors import ScheduleError
-from te_lite.state import State
-from te_lite.step import Split, Step
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Split, Step
 
-from ..core.hardware import HardwareParams
-from ..core.options import SketchOptions
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
+from ..core.values.options import SketchOptions
 from .choices import Space, Variant
 from .decisions.draw import Matrix
 from .decisions.factor_tables import tile_table

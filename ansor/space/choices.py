@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from .decisions.draw import Matrix
 from .decisions.parts import Choice, Grid, Part, Tile

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds, infer_bounds
+from te_lite.bounds.bounds import Bounds, infer_bounds
 from te_lite.errors import LowerError
-from te_lite.state import FuseRel, SplitRel, Stage, State
+from te_lite.schedule.state import FuseRel, SplitRel, Stage, State
 
 from .choices import Group, Variant
 from .decisions.draw import Mask, Matrix

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from te_lite.step import CacheRead, ComputeInline, FollowFusedSplit, FollowSplit, NewStage, Step, inserts_at
+from te_lite.schedule.step import CacheRead, ComputeInline, FollowFusedSplit, FollowSplit, NewStage, Step, inserts_at
 
 ONE_STAGE = ("stage", "target", "other", "total", "reader")
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.lanes import larger, product, where
-from te_lite.loop_scope import THREADS, kernel_of
-from te_lite.state import INLINED, Stage
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.loop_scope import THREADS, kernel_of
+from te_lite.expr.lanes import larger, product, where
+from te_lite.schedule.state import INLINED, Stage
 
-from ..core.hardware import HardwareParams
+from ..core.target.hardware import HardwareParams
 from ..sketch.shared_memory import element_bytes, shared_bytes
 from .choices import Space
 from .decisions.draw import Mask, Matrix

@@ -11,12 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from te_lite.loop_value import root_axes
-from te_lite.replay import apply
-from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
-from te_lite.step import ComputeInline, ComputeRoot
+from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
+from te_lite.schedule.step import ComputeInline, ComputeRoot
 
-from ..core.schedule_primitives import compute_at
+from ..core.values.schedule_primitives import compute_at
 from ..sketch.predicates import (
     has_reduce_iter,
     is_read_argument,

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from te_lite.errors import ScheduleError
-from te_lite.state import State
-from te_lite.step import ComputeAt, ComputeInline, ComputeRoot, Split, Step
+from te_lite.schedule.state import State
+from te_lite.schedule.step import ComputeAt, ComputeInline, ComputeRoot, Split, Step
 
-from ..core.hardware import HardwareParams
-from ..core.options import SketchOptions
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
+from ..core.values.options import SketchOptions
 from .choices import Space, Variant
 from .decisions.draw import Matrix
 from .decisions.splits import rfactor_positions

@@ -1,8 +1,8 @@
 """Programs of one loop structure, with all extents: what features, limits and analytical models read.
 
 One program has ints, n programs have int64 arrays with one lane each; whoever reads this treats both with the same
-code (`te_lite.lanes`).  `programs` makes them from rows without applying a single step: the structure of a variant is
-made once with undecided lengths, then every split gets its lengths as lanes and bounds are inferred.
+code (`te_lite.expr.lanes`).  `programs` makes them from rows without applying a single step: the structure of a variant
+is made once with undecided lengths, then every split gets its lengths as lanes and bounds are inferred.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds, infer_bounds
-from te_lite.lanes import product
-from te_lite.state import SplitRel, Stage, State
-from te_lite.step import FollowFusedSplit, FollowSplit, Split
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.expr.lanes import product
+from te_lite.schedule.state import SplitRel, Stage, State
+from te_lite.schedule.step import FollowFusedSplit, FollowSplit, Split
 
-from ..core.hardware import HardwareParams
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
 from .choices import Variant
 from .decisions.decision import Decision, Numbers
 from .decisions.draw import Matrix, require_matrix

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..core.hardware import HardwareParams
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
 from .choices import Variant
 from .programs import Origin, Programs, RowPrograms
 from .trace import Program, Trace

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.lanes import larger
+from te_lite.expr.lanes import larger
 
 from ..core.errors import TaskError
-from ..core.hardware import HardwareParams
-from ..core.options import SketchOptions
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
+from ..core.values.options import SketchOptions
 from ..sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from .choices import Variant
 from .decisions.decision import Draft, Phase

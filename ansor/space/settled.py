@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.hardware import HardwareParams
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
 from .choices import Variant
 from .decisions.draw import Matrix
 from .programs import Programs, programs

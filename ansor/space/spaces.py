@@ -11,12 +11,12 @@ from functools import lru_cache
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..core.errors import TaskError
-from ..core.hardware import HardwareParams
-from ..core.options import SketchOptions
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
+from ..core.values.options import SketchOptions
 from .choices import Space
 from .decisions.factor_tables import factor_table
 from .decisions.parts import Choice, Grid, Part, Setting, Tile

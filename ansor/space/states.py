@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from te_lite.bounds import Bounds, infer_bounds
-from te_lite.replay import replay
-from te_lite.state import SplitRel, State
-from te_lite.step import Split, Step
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import SplitRel, State
+from te_lite.schedule.step import Split, Step
 
-from ..core.hardware import HardwareParams
-from ..core.target import Target
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
 from .choices import Variant
 from .decisions.draw import require_matrix
 from .decisions.splits import split_positions

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.computation import Computation
+from te_lite.computation.computation import Computation
 from te_lite.errors import TeError
-from te_lite.replay import apply
-from te_lite.state import initial_state
-from te_lite.step import Length, Split, Step
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import initial_state
+from te_lite.schedule.step import Length, Split, Step
 
 from .decisions.table import DECISIONS
 

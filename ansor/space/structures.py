@@ -9,9 +9,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ..core.hardware import HardwareParams
+from ..core.target.hardware import HardwareParams
 from .choices import Space, Variant
 from .decisions.decision import Decision, Numbers
 from .decisions.loops import loops_of_programs

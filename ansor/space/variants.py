@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import LowerError, ScheduleError
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from .choices import Space, Variant
 from .decisions.splits import fill, holes

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.element import Buffer, BufferLoad
-from te_lite.expr import Expr
-from te_lite.mma import ROW_BYTES
-from te_lite.stmt import For, ForKind, If, LoweredFunc, Stmt, Store, WarpLoad, bodies, exprs_of
-from te_lite.swizzle import bank_conflicts
-from te_lite.verify_points import value_at
-from te_lite.visit import walk
+from te_lite.expr.element import Buffer, BufferLoad
+from te_lite.expr.expr import Expr
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import For, ForKind, If, LoweredFunc, Stmt, Store, WarpLoad, bodies, exprs_of
+from te_lite.tensor_core.mma import ROW_BYTES
+from te_lite.tensor_core.swizzle import bank_conflicts
+from te_lite.verify.verify_points import value_at
 
 WARP = 32
 AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from te_lite.errors import LowerError, require
-from te_lite.stmt import LoweredFunc
-from te_lite.swizzle import BANK_BYTES, BANKS
+from te_lite.loops.stmt import LoweredFunc
+from te_lite.tensor_core.swizzle import BANK_BYTES, BANKS
 
 from .accesses import Access, accesses
 from .boxes import PAD

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from te_lite.computation import Computation
-from te_lite.text import op_lines
+from te_lite.computation.computation import Computation
+from te_lite.computation.text import op_lines
 
 from .boxes import PAD, Box
 from .layers import Layered, layered

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from te_lite.fragment import Fragment
-from te_lite.mma import Mma
+from te_lite.tensor_core.fragment import Fragment
+from te_lite.tensor_core.mma import Mma
 
 from .boxes import PAD
 from .svg import LINE, Svg, picture, rectangle, text

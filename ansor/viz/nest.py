@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from te_lite.bounds import Bounds, infer_bounds
-from te_lite.index_span import index_span
-from te_lite.loop_scope import scope_of
-from te_lite.reads import Read, reads_by_producer
-from te_lite.state import INLINED, REDUCE, ROOT, State
-from te_lite.state_text import marks_of
-from te_lite.storage import storage_class
-from te_lite.text import op_lines
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.bounds.index_span import index_span
+from te_lite.bounds.loop_scope import scope_of
+from te_lite.bounds.reads import Read, reads_by_producer
+from te_lite.computation.text import op_lines
+from te_lite.expr.storage import storage_class
+from te_lite.printing.state_text import marks_of
+from te_lite.schedule.state import INLINED, REDUCE, ROOT, State
 
 
 @dataclass(frozen=True)

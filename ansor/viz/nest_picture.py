@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from .boxes import GAP, PAD, Box, column, stacked
 from .nest import LoopBox, Node, ReadFact, StageBox, Statement, nest_of

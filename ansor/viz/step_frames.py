@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from te_lite.computation.text import dag_text
 from te_lite.errors import LowerError
-from te_lite.python_text import python_steps
-from te_lite.replay import apply
-from te_lite.state import State, initial_state
-from te_lite.text import dag_text
+from te_lite.printing.python_text import python_steps
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State, initial_state
 
 from .boxes import Box
 from .nest import nest_of, open_nest

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from .boxes import Box
 from .nest_picture import STYLE as NEST_STYLE

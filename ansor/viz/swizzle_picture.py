@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import xor
 
 from te_lite.errors import LowerError, require
-from te_lite.swizzle import CHUNK_BYTES, LINE, Swizzle, bank_conflicts
+from te_lite.tensor_core.swizzle import CHUNK_BYTES, LINE, Swizzle, bank_conflicts
 
 from .boxes import PAD
 from .svg import LINE as TEXT_LINE

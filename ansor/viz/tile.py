@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from te_lite.bounds import Bounds, infer_bounds
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.bounds.loop_scope import LoopKey, enclosing_loops
 from te_lite.errors import ScheduleError, require
-from te_lite.expr import Expr, Var, as_expr
-from te_lite.loop_scope import LoopKey, enclosing_loops
-from te_lite.loop_value import all_values, split_guards
-from te_lite.region import DivAtom, Linear
-from te_lite.state import INLINED, ROOT, Stage, State
-from te_lite.verify_points import value_at
-from te_lite.visit import free_vars
+from te_lite.expr.expr import Expr, Var, as_expr
+from te_lite.expr.visit import free_vars
+from te_lite.schedule.loop_value import all_values, split_guards
+from te_lite.schedule.region import DivAtom, Linear
+from te_lite.schedule.state import INLINED, ROOT, Stage, State
+from te_lite.verify.verify_points import value_at
 
 from .touched import Group, Mask, Points, joined, touched
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from te_lite.tensor import ComputeOp, Operation
+from te_lite.computation.tensor import ComputeOp, Operation
 
 from .boxes import PAD
 from .grid import HATCH, STYLE, Grid, dims_text

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.computation.tensor import ComputeOp, Operation
 from te_lite.errors import LowerError, require
-from te_lite.expr import Call, Expr, Load, Not, Reduce, Var
-from te_lite.state import root_extent
-from te_lite.tensor import ComputeOp, Operation
-from te_lite.verify_points import computable, value_at
-from te_lite.verify_span import Spans
-from te_lite.visit import children, free_vars
+from te_lite.expr.expr import Call, Expr, Load, Not, Reduce, Var
+from te_lite.expr.visit import children, free_vars
+from te_lite.schedule.state import root_extent
+from te_lite.verify.verify_points import computable, value_at
+from te_lite.verify.verify_span import Spans
 
 MOST_POINTS = 1 << 22
 """Of one group."""

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.core.backend import Backend
-from te_lite import expr, interp, stmt
+from ansor.core.device.backend import Backend
+from te_lite.expr import expr
+from te_lite.loops import stmt
+from te_lite.meaning import interp
 
 NODES = {name: node for module in (expr, stmt) for name, node in vars(module).items() if isinstance(node, type)}
 

@@ -11,7 +11,7 @@ import numpy as np
 import ansor
 import te_lite as te
 from ansor.offline.analytical import AnalyticalRunner
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 
 class ManyThreads(ansor.PythonBasedModel):

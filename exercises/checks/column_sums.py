@@ -5,7 +5,7 @@ from types import ModuleType
 import numpy as np
 
 import te_lite as te
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 
 from ..core.schedules import needs_right, state_of
 from ..core.verdict import function, need

@@ -6,7 +6,7 @@ import numpy as np
 
 import te_lite as te
 from te_lite import topi
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 
 from ..core.verdict import function, need
 

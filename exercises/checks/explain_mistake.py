@@ -11,7 +11,7 @@ from ansor.features import INDEX, SCHEMA, extract
 from ansor.space.programs import programs
 from ansor.space.states import concrete
 from ansor.space.variants import home
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 
 from ..core.verdict import need
 from .keep_the_product import HARDWARE, TARGET, drawn

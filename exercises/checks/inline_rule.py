@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.generate import generate_sketches
 from ansor.sketch.rule import Condition, SketchContext
-from te_lite.state import INLINED
+from te_lite.schedule.state import INLINED
 
 from ..core.schedules import needs_right, product
 from ..core.verdict import function, need

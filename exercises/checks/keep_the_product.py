@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.generate import generate_sketches
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of

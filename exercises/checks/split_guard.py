@@ -3,7 +3,7 @@
 from types import ModuleType
 
 import te_lite as te
-from te_lite.stmt import If, stmts_of
+from te_lite.loops.stmt import If, stmts_of
 
 from ..core.verdict import function, need
 

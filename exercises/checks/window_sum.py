@@ -5,7 +5,7 @@ from types import ModuleType
 import numpy as np
 
 import te_lite as te
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 
 from ..core.verdict import function, need
 

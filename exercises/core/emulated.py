@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from codegen_cuda.emulator import run
-from codegen_cuda.emulator_report import EmulatorError
+from codegen_cuda.emulation.emulator import run
+from codegen_cuda.emulation.emulator_report import EmulatorError
 
 from .verdict import Wrong
 

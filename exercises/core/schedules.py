@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.features import INDEX, SCHEMA, state_features
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import TeError
-from te_lite.interp import run
-from te_lite.reference import evaluate, random_inputs
+from te_lite.meaning.interp import run
+from te_lite.meaning.reference import evaluate, random_inputs
 
 from .verdict import Wrong, need
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.policy.made_ahead import MadeAhead
 from te_lite.errors import TeError, require
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansor.core.hardware import HardwareParams
-from ansor.core.in_networks import layout_in_networks
-from ansor.core.target import Target
-from ansor.core.task import SearchTask
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
+from ansor.core.tasks.task import SearchTask
+from ansor.core.values.in_networks import layout_in_networks
 from ansor.records.journal import replace_file
 
 from ..ir.module import IRModule

@@ -9,18 +9,18 @@ from functools import cache, partial
 from itertools import chain, count
 from typing import Protocol, TypeVar
 
-from ansor.core.layout_option import LayoutRewriteOption
-from ansor.core.target import Target
-from ansor.core.task import SearchTask
+from ansor.core.target.target import Target
+from ansor.core.tasks.task import SearchTask
+from ansor.core.values.layout_option import LayoutRewriteOption
 from ansor.policy.default_schedule import default_states, drawn_of, draws
 from ansor.policy.kernel_jobs import Made, Wish
 from ansor.policy.made_ahead import MadeAhead, Remembered
 from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
-from te_lite.lower import lower
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
+from te_lite.lowering.lower import lower
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Function

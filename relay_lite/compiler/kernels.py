@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.hardware import HardwareParams
-from ansor.core.kernel_store import KernelStore, source_digest
-from ansor.core.network_backend import NetworkBackend
-from ansor.core.network_plan import KernelCode
-from ansor.core.target import Target
+from ansor.core.device.network_backend import NetworkBackend
+from ansor.core.device.network_plan import KernelCode
+from ansor.core.files.kernel_store import KernelStore, source_digest
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.layout.packing import PackedLayout
-from te_lite.dag_json import dag_to_json
 from te_lite.errors import require
-from te_lite.step_json import to_json
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
+from te_lite.printing.dag_json import dag_to_json
+from te_lite.schedule.step_json import to_json
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Function

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansor.core.target import ELEMENTS, Target
+from ansor.core.target.target import ELEMENTS, Target
 
 from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Function

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ansor.core.sizes import computed_limit, nbytes
+from ansor.core.values.sizes import computed_limit, nbytes
 
 from .nodes import Call, Expr
 from .op_registry import OpPattern

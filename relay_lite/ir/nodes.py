@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from .errors import GraphError
 from .op_registry import Op, get

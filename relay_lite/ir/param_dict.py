@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ansor.core.sizes import require_tensor
-from te_lite.dtype import STORED
+from ansor.core.values.sizes import require_tensor
 from te_lite.errors import require
-from te_lite.expr import DTYPES
+from te_lite.expr.dtype import STORED
+from te_lite.expr.expr import DTYPES
 
 from .errors import GraphError
 from .host_arrays import host_array

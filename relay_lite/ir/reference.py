@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from .errors import GraphError
 from .module import IRModule, main_function

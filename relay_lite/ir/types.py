@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from ansor.core.sizes import require_tensor
+from ansor.core.values.sizes import require_tensor
 from te_lite.errors import require
-from te_lite.expr import DTYPES
+from te_lite.expr.expr import DTYPES
 
 from .errors import GraphError
 
@@ -19,8 +19,8 @@ DTYPE_LAW = f"dtypes are {', '.join(DTYPES)}"
 class TensorType:
     """A static shape and a dtype; a scalar has shape ().
 
-    Raises GraphError for what is none, and for more axes or bytes than `ansor.core.sizes` allows: no graph exists
-    whose tensors cannot be had.
+    Raises GraphError for what is none, and for more axes or bytes than `ansor.core.values.sizes` allows: no graph
+    exists whose tensors cannot be had.
     """
 
     shape: tuple[int, ...]

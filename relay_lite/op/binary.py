@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from te_lite import Tensor, arithmetic, topi
+from te_lite import Tensor, topi
 from te_lite.errors import require
-from te_lite.expr import FLOATS
+from te_lite.expr import arithmetic
+from te_lite.expr.expr import FLOATS
 from te_lite.topi.broadcast import broadcast_shape
 
 from ..ir.errors import GraphError

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from te_lite.dtype import STORED, computed
 from te_lite.errors import ExprError, require
-from te_lite.expr import DTYPES, FLOATS
+from te_lite.expr.dtype import STORED, computed
+from te_lite.expr.expr import DTYPES, FLOATS
 from te_lite.topi.utils import normal_axis
 
 from ..ir.errors import GraphError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.expr import Expr, binary, const
+from te_lite.expr.expr import Expr, binary, const
 from te_lite.topi.elementwise import map_elements
 
 from ..ir.errors import GraphError

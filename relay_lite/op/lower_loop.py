@@ -1,4 +1,5 @@
-"""A loop as the values that one kernel keeps from step to step (`ansor/core/recurrence.py`), where it is such a loop.
+"""A loop as the values that one kernel keeps from step to step (`ansor/core/values/recurrence.py`), where it is such a
+loop.
 
 What a step computes is read at one point: row and column of a state.  Slices, joins and whatever else moves elements
 become indices there, and a loop is refused whose indices are those of other points.
@@ -10,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from ansor.core.recurrence import Held, Recurrence, Sliced, Written
+from ansor.core.values.recurrence import Held, Recurrence, Sliced, Written
 from te_lite import ComputeOp, Tensor
-from te_lite.element import Buffer
-from te_lite.expr import BufferLoad, Expr, Load, Reduce, Var, as_expr
-from te_lite.simplify import Simplifier
-from te_lite.visit import substitute, transform, walk
+from te_lite.expr.element import Buffer
+from te_lite.expr.expr import BufferLoad, Expr, Load, Reduce, Var, as_expr
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import substitute, transform, walk
 
 from ..ir import nodes
 from ..ir.nodes import Call, Function, FunctionCall, Loop, tensor_type

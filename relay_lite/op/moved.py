@@ -8,11 +8,11 @@ The places of a chain of stages are quotients and remainders of each other; as o
 from __future__ import annotations
 
 from te_lite import ComputeOp, Tensor
-from te_lite.expr import Expr, Load, Var
-from te_lite.simplify import Simplifier
+from te_lite.expr.expr import Expr, Load, Var
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import substitute
 from te_lite.topi.tag import INJECTIVE
 from te_lite.topi.utils import ax_compute
-from te_lite.visit import substitute
 
 
 def moved(tensor: Tensor) -> Tensor:

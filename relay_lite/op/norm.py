@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from te_lite import Tensor, topi
-from te_lite.arithmetic import power
 from te_lite.errors import require
-from te_lite.expr import const
+from te_lite.expr.arithmetic import power
+from te_lite.expr.expr import const
 from te_lite.topi.testing import log_softmax_python, softmax_python
 
 from ..ir.errors import GraphError

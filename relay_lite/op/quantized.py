@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.arithmetic import convert
 from te_lite.errors import require
+from te_lite.expr.arithmetic import convert
 
 from ..ir.errors import GraphError
 from ..ir.make import call

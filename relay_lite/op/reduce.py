@@ -10,7 +10,7 @@ import numpy as np
 
 from te_lite import Tensor, topi
 from te_lite.errors import require
-from te_lite.expr import const
+from te_lite.expr.expr import const
 from te_lite.topi.reduction import reduced_shape
 
 from ..ir.errors import GraphError

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from te_lite import Tensor, topi
-from te_lite.arithmetic import convert
 from te_lite.errors import require
+from te_lite.expr.arithmetic import convert
 from te_lite.topi.image import COORDINATES, METHODS, ROUNDINGS, position, rounding
 
 from ..ir.errors import GraphError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.expr import binary, const
+from te_lite.expr.expr import binary, const
 from te_lite.topi.elementwise import map_elements
 
 from ..ir.errors import GraphError

@@ -11,15 +11,15 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ansor.core.backends import on_device
-from ansor.core.scratch import scratch_folder
-from ansor.core.target import Target
+from ansor.core.device.backends import on_device
+from ansor.core.files.scratch import scratch_folder
+from ansor.core.target.target import Target
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.records.store import stores
 from ansor.records.store_files import take_in
-from te_lite.dag import ComputeDAG
 from te_lite.errors import TeError
-from te_lite.state import State
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.state import State
 
 from ..compiler.build import build, build_each
 from ..compiler.extract import extract_tasks

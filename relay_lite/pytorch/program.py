@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from ansor.core.nd import DeviceId
-from ansor.core.network_backend import Executor
-from ansor.core.network_plan import TensorPlace
+from ansor.core.device.nd import DeviceId
+from ansor.core.device.network_backend import Executor
+from ansor.core.device.network_plan import TensorPlace
 from te_lite.errors import TeError
 
 from ..ir.nodes import Array

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from ansor.core.sizes import nbytes
-from ansor.core.target import STRICT
+from ansor.core.target.target import STRICT
+from ansor.core.values.sizes import nbytes
 from te_lite.errors import TeError
 
 from ..ir.errors import GraphError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from ansor.core.network_plan import ExecutionPlan, Step, Storage, TensorPlace
+from ansor.core.device.network_plan import ExecutionPlan, Step, Storage, TensorPlace
 from te_lite.errors import require
 
 from ..ir.errors import GraphError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ansor.core.backends import backend
-from ansor.core.network_backend import NetworkBackend
-from ansor.core.registry import has_programs, program_kinds
+from ansor.core.device.backends import backend
+from ansor.core.device.network_backend import NetworkBackend
+from ansor.core.target.registry import has_programs, program_kinds
 from te_lite.errors import require
 
 from ..ir.errors import GraphError

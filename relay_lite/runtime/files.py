@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from ansor.core.sealed_folder import FolderKind, read_sealed_folder, write_sealed_folder
+from ansor.core.files.sealed_folder import FolderKind, read_sealed_folder, write_sealed_folder
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Array

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.nd import DeviceId
-from ansor.core.network_plan import TensorPlace
+from ansor.core.device.nd import DeviceId
+from ansor.core.device.network_plan import TensorPlace
 from te_lite.errors import require
 
 from ..ir.errors import GraphError

@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansor.core.backend import Backend, Program
-from ansor.core.nd import ALIGNMENT, DeviceId
-from ansor.core.network_backend import CompiledNetwork
-from ansor.core.network_memory import HostMemory
-from ansor.core.network_plan import ExecutionPlan, KernelCode, Step
-from ansor.core.recurrence import Recurrence
-from ansor.core.scratch import scratch_folder
+from ansor.core.device.backend import Backend, Program
+from ansor.core.device.nd import ALIGNMENT, DeviceId
+from ansor.core.device.network_backend import CompiledNetwork
+from ansor.core.device.network_memory import HostMemory
+from ansor.core.device.network_plan import ExecutionPlan, KernelCode, Step
+from ansor.core.files.scratch import scratch_folder
+from ansor.core.values.recurrence import Recurrence
 from te_lite.errors import require
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
 
 from ..ir.errors import GraphError
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansor.core.json_values import items, record, sizes, text
-from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
-from ansor.core.network_backend import Executor
-from ansor.core.network_plan import ExecutionPlan, KernelCode, plan_from_json
+from ansor.core.device.nd import DeviceId, NDArray, aligned_copy, cpu
+from ansor.core.device.network_backend import Executor
+from ansor.core.device.network_plan import ExecutionPlan, KernelCode, plan_from_json
+from ansor.core.values.json_values import items, record, sizes, text
 from te_lite.errors import TeError, require
 
 from ..ir.errors import GraphError

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansor.core.network_plan import TensorPlace
+from ansor.core.device.network_plan import TensorPlace
 
 from ..ir.types import TensorType
 from .memory import Request, pack_into

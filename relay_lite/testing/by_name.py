@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from te_lite.errors import require
-from te_lite.spelling import did_you_mean
+from te_lite.expr.spelling import did_you_mean
 
 from ..ir.errors import GraphError
 from . import (

@@ -8,7 +8,7 @@ Layouts flow through the graph on the way (see `layout_rewriter`), which raises 
 
 from __future__ import annotations
 
-from ansor.core.target import STRICT, TF32
+from ansor.core.target.target import STRICT, TF32
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function

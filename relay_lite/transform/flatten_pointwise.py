@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TypeGuard
 
-from ansor.core.target import STRICT
-from te_lite.dtype import BYTES
+from ansor.core.target.target import STRICT
+from te_lite.expr.dtype import BYTES
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, children, rebuild

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.dtype import INTEGER_BITS
 from te_lite.errors import require
+from te_lite.expr.dtype import INTEGER_BITS
 
 from ..ir.errors import GraphError
 from ..ir.folding import cheap

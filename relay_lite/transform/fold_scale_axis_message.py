@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ..ir.nodes import Array, Call, Constant, Expr
 from ..ir.visit import is_op

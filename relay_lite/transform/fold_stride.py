@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import count
 from math import prod
 
-from te_lite.dtype import BYTES
+from te_lite.expr.dtype import BYTES
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeGuard
 
-from ansor.core.target import HALVES
+from ansor.core.target.target import HALVES
 
 from ..ir.nodes import Call, Expr
 from ..ir.types import TensorType

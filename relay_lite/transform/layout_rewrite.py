@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.layout.packing import PackedLayout, PackedView
 from ansor.layout.reading_order import packed_layouts
 from ansor.records.dispatch import DispatchContext
 from te_lite import Tensor
 from te_lite.errors import TeError, require
-from te_lite.replay import replay
-from te_lite.state import State
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
 
 from ..ir.errors import GraphError
 from ..ir.make import call

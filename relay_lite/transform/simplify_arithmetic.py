@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.dtype import python_number
-from te_lite.laws import OTHER, law
+from te_lite.expr.dtype import python_number
+from te_lite.expr.laws import OTHER, law
 
 from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, const

@@ -6,8 +6,8 @@ channels; a constant weight of a product can be stored either way.
 
 from __future__ import annotations
 
-from ansor.core.target import ELEMENTS, HALVES
-from te_lite.dtype import BYTES
+from ansor.core.target.target import ELEMENTS, HALVES
+from te_lite.expr.dtype import BYTES
 
 from ..ir.nodes import Call, Constant
 

@@ -29,8 +29,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from te_lite.dtype import STORED
 from te_lite.errors import require
+from te_lite.expr.dtype import STORED
 
 from ..ir.errors import GraphError
 from ..ir.make import call

@@ -13,13 +13,13 @@ import numpy as np
 from ansor.cli.budget import all_done, early_stopping, settle, total_trials
 from ansor.cli.devices import check_devices, hardware_of
 from ansor.cli.written import stopped_text
-from ansor.core.backends import backend, on_device
+from ansor.core.device.backends import backend, on_device
 from ansor.core.errors import BudgetError
-from ansor.core.sealed_folder import require_new
-from ansor.core.start_up import INTERRUPTED
-from ansor.core.target import STRICT, Target
-from ansor.core.task import SearchTask
-from ansor.core.wording import counted
+from ansor.core.files.sealed_folder import require_new
+from ansor.core.host.start_up import INTERRUPTED
+from ansor.core.target.target import STRICT, Target
+from ansor.core.tasks.task import SearchTask
+from ansor.core.values.wording import counted
 from ansor.measure.noise import unsteady
 from ansor.policy.search_failure import SearchFailed
 from ansor.records.recorder import RecordToFile

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.target import HALVES, STRICT, Target
+from ansor.core.target.target import HALVES, STRICT, Target
 from te_lite.errors import require
 
 from ..frontend.onnx.importer import from_onnx

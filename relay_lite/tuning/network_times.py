@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansor.core.steady import far_apart
-from ansor.core.task import SearchTask
+from ansor.core.tasks.task import SearchTask
+from ansor.core.values.steady import far_apart
 from ansor.scheduler.task_progress import TaskProgress
 
 from ..ir.nodes import Function

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.in_networks import cold_in_networks
-from ansor.core.protocols import Runner
-from ansor.core.target import FP32X3, HALVES, STRICT, TF32, Target
-from ansor.core.task import SearchTask
+from ansor.core.target.target import FP32X3, HALVES, STRICT, TF32, Target
+from ansor.core.tasks.protocols import Runner
+from ansor.core.tasks.task import SearchTask
+from ansor.core.values.in_networks import cold_in_networks
 from ansor.measure.local import LocalRunner
 from ansor.policy.promise import AUTO
 from ansor.policy.search_failure import SearchFailed

@@ -1,5 +1,7 @@
 """The operator library: names, arguments, stages and formulas of TVM's `topi`, which users and graphs rely on.
 
+Law: operators are computations, written with what users have; nothing here schedules one.
+
 In reading order:
 
     what all need       tag, utils

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, overload
 
-from ..dtype import python_number
+from ..computation.tensor import Tensor
 from ..errors import ExprError, require
-from ..expr import (
+from ..expr.dtype import python_number
+from ..expr.expr import (
     FLOATS,
     Const,
     Expr,
@@ -21,9 +22,8 @@ from ..expr import (
     logical_or,
     select,
 )
-from ..expr import logical_not as expr_not
-from ..misuse import operands_law
-from ..tensor import Tensor
+from ..expr.expr import logical_not as expr_not
+from ..expr.misuse import operands_law
 from .tag import BROADCAST, ELEMWISE
 from .utils import ax_compute, get_const_tuple
 

@@ -6,9 +6,9 @@ written with the functions of `topi` and `topi.nn`.  The functions compute the s
 
 from __future__ import annotations
 
-from ..expr import FLOATS, Expr, ExprLike, binary, call, compare, const, select
-from ..expr import cast as cast_expr
-from ..tensor import Tensor
+from ..computation.tensor import Tensor
+from ..expr.expr import FLOATS, Expr, ExprLike, binary, call, compare, const, select
+from ..expr.expr import cast as cast_expr
 from .elementwise import LN_10, map_elements, unary
 from .tag import BROADCAST
 from .utils import ax_compute, normal_axis

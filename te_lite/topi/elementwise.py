@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..expr import FLOATS, Expr, ExprLike, as_expr, binary, call, compare, const, select
-from ..expr import cast as cast_expr
-from ..tensor import Tensor, compute
+from ..computation.tensor import Tensor, compute
+from ..expr.expr import FLOATS, Expr, ExprLike, as_expr, binary, call, compare, const, select
+from ..expr.expr import cast as cast_expr
 from .tag import ELEMWISE
 from .utils import ax_compute
 

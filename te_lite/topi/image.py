@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..computation.tensor import Tensor
 from ..errors import ExprError, require
-from ..expr import Expr, binary, cast, const, logical_and, select
-from ..tensor import Tensor
+from ..expr.expr import Expr, binary, cast, const, logical_and, select
 from .tag import INJECTIVE
 from .utils import ax_compute, layout_axes, per_dim
 

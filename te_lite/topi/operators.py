@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..element import TENSOR_NEGATIVE, TENSOR_OPERATOR
-from ..expr import FLOATS, const
-from ..tensor import Tensor
+from ..computation.tensor import Tensor
+from ..expr.element import TENSOR_NEGATIVE, TENSOR_OPERATOR
+from ..expr.expr import FLOATS, const
 from .broadcast import add, divide, floor_divide, floor_mod, multiply, subtract
 
 _OPERATORS = {"+": add, "-": subtract, "*": multiply, "/": divide, "//": floor_divide, "%": floor_mod}

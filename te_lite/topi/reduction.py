@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .. import reduction as te_reduction
-from ..expr import Expr, IterVar
-from ..tensor import Tensor
+from ..computation.tensor import Tensor
+from ..expr import reduction as te_reduction
+from ..expr.expr import Expr, IterVar
 from .tag import COMM_REDUCE, COMM_REDUCE_IDX
 from .utils import ax_compute, normal_axis, ravel
 

@@ -6,9 +6,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from ..computation.tensor import Tensor
 from ..errors import ExprError, require
-from ..expr import Expr, ExprLike, binary, cast, compare, const, if_then_else, select
-from ..tensor import Tensor
+from ..expr.expr import Expr, ExprLike, binary, cast, compare, const, if_then_else, select
 from .tag import INJECTIVE
 from .utils import ax_compute, get_const_tuple, normal_axis, ravel, resolve_shape, same_rank, unravel
 

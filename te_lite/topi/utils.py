@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
-from ..dtype import python_number
+from ..computation.tensor import ComputeOp, Operation, Tensor, compute
 from ..errors import ExprError, require
-from ..expr import Const, ExprLike
-from ..tensor import ComputeOp, Operation, Tensor, compute
+from ..expr.dtype import python_number
+from ..expr.expr import Const, ExprLike
 from . import tag as tags
 
 

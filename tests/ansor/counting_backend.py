@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.backend import Backend
-from te_lite.stmt import LoweredFunc
+from ansor.core.device.backend import Backend
+from te_lite.loops.stmt import LoweredFunc
 
 COUNTS: Counter[str] = Counter()
 """Calls, and bytes moved, since it was cleared."""

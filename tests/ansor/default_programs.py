@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import ansor
 from ansor.policy.default_schedule import default_state
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 
 @lru_cache(maxsize=64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import traced_steps
 from ansor.space.choices import Group, Space, Variant
@@ -15,7 +15,7 @@ from ansor.space.decisions.splits import holes
 from ansor.space.decisions.table import DECISIONS
 from ansor.space.locations import Place
 from te_lite import ComputeDAG
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 
 UNROLL = {"c": (0, 16, 64, 512), "cuda": (0, 16, 64, 512, 1024)}

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansor.core.measure_values import DeviceInfo
-from te_lite.stmt import LoweredFunc
+from ansor.core.tasks.measure_values import DeviceInfo
+from te_lite.loops.stmt import LoweredFunc
 from tests.ansor import faulty_backend
 
 

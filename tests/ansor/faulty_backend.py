@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.core.backend import Backend
+from ansor.core.device.backend import Backend
 
 
 def _act(fault):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.features import INDEX, SCHEMA, extract, state_features
 from ansor.space.programs import Programs
-from te_lite.state import INLINED, State
+from te_lite.schedule.state import INLINED, State
 
 HARDWARE = {
     "c": HardwareParams(4, 64, 64, 0, 0, 0, 0, 0),

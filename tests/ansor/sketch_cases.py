@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from te_lite import ComputeDAG, Tensor, topi
 
 HARDWARE = {

@@ -16,8 +16,8 @@ import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.analytical.gpu import _fetched_bytes, has_wide_tile
 from ansor.analytical.loop_nests import loop_nests
-from ansor.core.hardware import GPUS as MODELS
-from ansor.core.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
+from ansor.core.host.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
+from ansor.core.target.hardware import GPUS as MODELS
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
@@ -26,10 +26,10 @@ from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite import topi
-from te_lite.bounds import infer_bounds
-from te_lite.replay import apply, replay
-from te_lite.state import State
-from te_lite.step import Annotate, Fuse, Pragma, Reorder, Split
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, Fuse, Pragma, Reorder, Split
 from tests.amount import some
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows

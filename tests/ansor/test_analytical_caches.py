@@ -8,8 +8,8 @@ import te_lite as te
 from ansor.analytical import CPU, seconds
 from ansor.analytical.machine import Cache, KiB
 from ansor.space.programs import Programs
-from te_lite.bounds import infer_bounds
-from te_lite.state import State
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.state import State
 from tests.workloads import matmul
 
 CORE = CPU("core", 1, 2.5e9, 32, 64, registers=16, l1=Cache(32 * KiB, 8), l2=Cache(512 * KiB, 8), masks=False)

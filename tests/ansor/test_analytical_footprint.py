@@ -11,12 +11,12 @@ import pytest
 import te_lite as te
 from ansor.analytical.loop_nests import Nest, innermost_within, loop_nests
 from ansor.space.programs import Programs
-from te_lite.bounds import infer_bounds
-from te_lite.footprint import BufferAccess
-from te_lite.reads import Affine
-from te_lite.replay import replay
-from te_lite.state import FuseRel, State
-from te_lite.step import Annotate, Fuse, Reorder, Split
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.footprint import BufferAccess
+from te_lite.bounds.reads import Affine
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import FuseRel, State
+from te_lite.schedule.step import Annotate, Fuse, Reorder, Split
 from tests.conv_layer import conv2d_layer
 from tests.nonempty import nonempty
 

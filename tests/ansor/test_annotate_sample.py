@@ -15,20 +15,20 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.options import SketchOptions
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.decisions.splits import fill, holes
 from ansor.space.decisions.unroll import CPU_UNROLL, GPU_UNROLL
 from te_lite import ComputeDAG
-from te_lite.bounds import infer_bounds
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import ATTACHED, INLINED, ROOT, Stage, State
-from te_lite.step import FollowFusedSplit, Fuse, Pragma, Split
-from te_lite.step_json import from_json, to_json
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import ATTACHED, INLINED, ROOT, Stage, State
+from te_lite.schedule.step import FollowFusedSplit, Fuse, Pragma, Split
+from te_lite.schedule.step_json import from_json, to_json
 from tests.amount import some
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
@@ -227,7 +227,7 @@ def test_same_seed_same_program() -> None:
 
 SCRIPT = """
 import json
-from te_lite.step_json import to_json
+from te_lite.schedule.step_json import to_json
 from tests.ansor.sketch_cases import dag_of
 from tests.ansor.test_annotate_sample import programs
 for name in ("conv2d_bn_relu", "softmax", "winograd"):

@@ -17,7 +17,7 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import ScheduleError
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.nonempty import nonempty

@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import FP32X3, TF32, Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import FP32X3, TF32, Target
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.attention import attention_of, grains, registers, shared_bytes
 from ansor.sketch.rule import SketchContext
 from codegen_cuda import CompileError, compile_many, emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor, topi
-from te_lite.dag import ComputeDAG
-from te_lite.interp import run
-from te_lite.python_text import python_names, python_schedule
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import ComputeAlong, PostponeDivision
-from te_lite.step_json import from_json, to_json
+from te_lite.meaning.interp import run
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import ComputeAlong, PostponeDivision
+from te_lite.schedule.step_json import from_json, to_json
 from tests.amount import examples
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER
 from tests.oracle import poisoned

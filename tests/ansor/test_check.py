@@ -8,8 +8,8 @@ import pytest
 import te_lite as te
 from ansor.measure import check
 from ansor.measure.check import Accepted, accepted_values, mismatch
-from te_lite.interp import run
-from te_lite.reference import random_inputs
+from te_lite.meaning.interp import run
+from te_lite.meaning.reference import random_inputs
 from tests.nonempty import nonempty
 from tests.oracle import poisoned
 from tests.schedule_fuzz import Fuzzer

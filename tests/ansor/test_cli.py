@@ -11,10 +11,10 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.core import hints
-from ansor.core.backends import backend
-from ansor.core.catalog import CATALOG
-from te_lite.dag_json import dag_from_json, dag_to_json
+from ansor.core.device.backends import backend
+from ansor.core.host import hints
+from ansor.core.tasks.catalog import CATALOG
+from te_lite.printing.dag_json import dag_from_json, dag_to_json
 from tests.ansor.conftest import HEED_CTRL_C
 
 

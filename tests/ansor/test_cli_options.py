@@ -13,7 +13,7 @@ import pytest
 import ansor
 from ansor.cli import budget
 from ansor.cli.main import _parser, main
-from ansor.core.catalog import CATALOG
+from ansor.core.tasks.catalog import CATALOG
 
 
 @pytest.mark.parametrize("command", [["tune", "matmul"], ["tune-network", "mlp"], ["vta", "tune"]])

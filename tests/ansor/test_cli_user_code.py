@@ -12,7 +12,7 @@ import pytest
 import ansor
 from ansor.cli.main import main
 from ansor.cli.user_code import workload_key
-from ansor.core import workloads
+from ansor.core.tasks import workloads
 
 TEXT = """
 import te_lite as te

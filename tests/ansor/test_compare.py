@@ -18,12 +18,12 @@ from ansor.cli.main import main
 from ansor.cli.numpy_side import OPERATORS as NUMPY_OPERATORS
 from ansor.cli.numpy_side import numpy_run
 from ansor.cli.torch_side import OPERATORS, check_torch, torch_run
-from ansor.core import workloads
-from ansor.core.catalog import CATALOG
 from ansor.core.errors import MeasureError, TaskError
-from ansor.core.hardware import host_cores
+from ansor.core.target.hardware import host_cores
+from ansor.core.tasks import workloads
+from ansor.core.tasks.catalog import CATALOG
 from ansor.measure.progress import reach_text
-from te_lite.reference import evaluate, multiplies_matrices, random_inputs
+from te_lite.meaning.reference import evaluate, multiplies_matrices, random_inputs
 from tests.ansor.fake_torch import Tensor, fake_torch
 from tests.workloads import matmul
 

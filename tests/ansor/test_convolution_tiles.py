@@ -13,7 +13,7 @@ import te_lite as te
 from ansor.policy.default_schedule import convolution_states, default_states
 from ansor.sketch.extra import convolution_tiles
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw, depthwise, matmul
 
@@ -89,7 +89,9 @@ def test_programs_compute_the_convolution(name: str) -> None:
 )
 def test_large_convolutions_get_tiles(tensors: list[te.Tensor], tile: list[tuple[int, ...]] | None) -> None:
     task = task_of(tensors)
-    found = [[s.lengths for s in state.steps if isinstance(s, te.step.Split)] for state in convolution_states(task)]
+    found = [
+        [s.lengths for s in state.steps if isinstance(s, te.schedule.step.Split)] for state in convolution_states(task)
+    ]
     assert [lengths[: len(lengths) - 2] for lengths in found] == ([] if tile is None else [tile])
     if tile is not None:
         assert next(default_states(task)).steps == next(convolution_states(task)).steps

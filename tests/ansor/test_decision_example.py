@@ -24,9 +24,9 @@ from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite import ComputeDAG
-from te_lite.interp import run
-from te_lite.state import State
-from te_lite.step import FreePragma
+from te_lite.meaning.interp import run
+from te_lite.schedule.state import State
+from te_lite.schedule.step import FreePragma
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
 from tests.documents import blocks

@@ -26,13 +26,13 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
-from codegen_cuda.limits import usage
-from te_lite.bounds import infer_bounds
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import DoubleBuffer
-from te_lite.tensor import Tensor
+from codegen_cuda.emission.limits import usage
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.computation.tensor import Tensor
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import DoubleBuffer
 from tests.ansor.sketch_cases import HARDWARE
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
@@ -51,7 +51,7 @@ WORKLOADS: dict[str, Callable[[], list[Tensor]]] = {
 def context(tensors: list[Tensor], target: str = "cuda") -> SketchContext:
     found = ansor.Target.of(target)
     return SketchContext(
-        te.ComputeDAG(tensors), found, HARDWARE[target].completed(found), ansor.core.options.SketchOptions()
+        te.ComputeDAG(tensors), found, HARDWARE[target].completed(found), ansor.core.values.options.SketchOptions()
     )
 
 

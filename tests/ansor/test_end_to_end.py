@@ -10,7 +10,7 @@ from rich.console import Console
 
 import ansor
 import te_lite as te
-from ansor.core.catalog import CATALOG
+from ansor.core.tasks.catalog import CATALOG
 from ansor.measure import progress
 from ansor.measure.displays import make_display
 from ansor.measure.live_display import LiveDisplay

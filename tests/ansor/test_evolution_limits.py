@@ -7,7 +7,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.thread_plans import thread_splits
@@ -16,10 +16,10 @@ from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.variants import home
-from codegen_cuda.limits import usage
+from codegen_cuda.emission.limits import usage
 from te_lite import topi
-from te_lite.bounds import infer_bounds
-from te_lite.replay import replay
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.replay import replay
 from te_lite.topi import benchmarks
 from tests.ansor.evolution_cases import random_rows, space_named, spaces_of
 from tests.ansor.sketch_cases import HARDWARE, dag_of

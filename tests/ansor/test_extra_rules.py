@@ -14,7 +14,7 @@ import pytest
 import codegen_c
 import te_lite as te
 from ansor.core.errors import TaskError
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.extra.injective import ITEMS
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
@@ -27,16 +27,16 @@ from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.bounds import infer_bounds
-from te_lite.expr import Expr
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import ATTACHED, ROOT, State
-from te_lite.step import Reindex, RFactor, Split
-from te_lite.step_json import from_json, to_json
-from te_lite.stmt import Alloc, Buffer, stmts_of
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.expr.expr import Expr
+from te_lite.loops.stmt import Alloc, Buffer, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import ATTACHED, ROOT, State
+from te_lite.schedule.step import Reindex, RFactor, Split
+from te_lite.schedule.step_json import from_json, to_json
 from te_lite.topi import benchmarks
 from tests.amount import some
 from tests.ansor import sketch_cases

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.features import extract, programs_of, state_features, states_features
 from ansor.sketch.generate import generate_sketches
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import LowerError
-from te_lite.replay import apply, replay
-from te_lite.step import Annotate, Fuse, Split
-from te_lite.step_json import from_json
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.step import Annotate, Fuse, Split
+from te_lite.schedule.step_json import from_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
 from tests.drawn_programs import drawn_program, spaces_of

@@ -10,16 +10,16 @@ import pytest
 
 import te_lite as te
 from ansor.features.lanes import Lanes
-from te_lite.bounds import infer_bounds
-from te_lite.expr import Const, const
-from te_lite.footprint import Cover, Footprint
-from te_lite.loop_value import all_values, split_guards
-from te_lite.nest import nests_of
-from te_lite.region import DivAtom, Linear
-from te_lite.replay import replay
-from te_lite.simplify import Simplifier
-from te_lite.state import Stage, State
-from te_lite.step import Annotate, CacheRead, CacheWrite, ComputeAt, Fuse, Reorder, Split, Step
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.footprint import Cover, Footprint
+from te_lite.bounds.nest import nests_of
+from te_lite.expr.expr import Const, const
+from te_lite.expr.simplify import Simplifier
+from te_lite.schedule.loop_value import all_values, split_guards
+from te_lite.schedule.region import DivAtom, Linear
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import Stage, State
+from te_lite.schedule.step import Annotate, CacheRead, CacheWrite, ComputeAt, Fuse, Reorder, Split, Step
 from tests.ansor.feature_values import Row, rows_of
 from tests.nonempty import nonempty
 from tests.workloads import matmul, matmul_relu

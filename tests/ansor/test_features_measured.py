@@ -15,14 +15,14 @@ import pytest
 import te_lite as te
 from ansor.features.count import flops, op_counts
 from ansor.sketch.generate import generate_sketches
-from te_lite import interp, interp_memory, interp_scope
-from te_lite.expr import BufferLoad
-from te_lite.lower import lower
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import Annotate, Reorder, Split, Step
-from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, bodies, stmts_of
-from te_lite.visit import walk
+from te_lite.expr.expr import BufferLoad
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, bodies, stmts_of
+from te_lite.lowering.lower import lower
+from te_lite.meaning import interp, interp_memory, interp_scope
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, Reorder, Split, Step
 from tests.ansor.feature_values import HARDWARE, rows_of
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty

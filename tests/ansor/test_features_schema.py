@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.features import INDEX, SCHEMA, VERSION, schema_hash, state_features
 from tests.workloads import matmul
 

@@ -11,19 +11,19 @@ import pytest
 
 import te_lite as te
 from ansor.analytical import machine_of, seconds
-from ansor.core.target import FP32X3, Target
+from ansor.core.target.target import FP32X3, Target
 from ansor.measure.check import accepted_values, mismatch
 from ansor.space.decisions.warp_tiles import products
 from ansor.space.programs import programs
 from ansor.space.states import concrete
 from ansor.space.variants import home
 from codegen_cuda import CompileError, compile_many, emit
-from codegen_cuda.emulator import run as run_source
+from codegen_cuda.emulation.emulator import run as run_source
 from te_lite import ComputeDAG
-from te_lite.interp import run
-from te_lite.mma import mma
-from te_lite.mma_meaning import operands, pairs
-from te_lite.step import SetScope
+from te_lite.loops.mma_meaning import operands, pairs
+from te_lite.meaning.interp import run
+from te_lite.schedule.step import SetScope
+from te_lite.tensor_core.mma import mma
 from tests.ansor.test_tensor_core_rule import (
     HARDWARE,
     after_relu,
@@ -112,7 +112,7 @@ def test_the_error_is_at_most_twice_that_of_float32(k: int, monkeypatch: pytest.
     limit = 2 * errors(fused(a, b), a, b)
     assert (errors(interpreted(tiled, a, b), a, b) <= limit).all()
     for extra in (0, 2):
-        monkeypatch.setattr("te_lite.mma_meaning.added", truncating(extra))
+        monkeypatch.setattr("te_lite.loops.mma_meaning.added", truncating(extra))
         assert (errors(interpreted(tiled, a, b), a, b) <= limit).all()
 
 
@@ -175,7 +175,7 @@ def test_a_product_of_parts_that_is_left_out_is_found(k: int, monkeypatch: pytes
     pairs = ((1, 0), (0, 1), (0, 0))
     for dropped in pairs:
         kept = tuple([x for x in pairs if x != dropped])
-        monkeypatch.setattr("te_lite.mma_meaning.pairs", lambda op, kept=kept: kept)
+        monkeypatch.setattr("te_lite.loops.mma_meaning.pairs", lambda op, kept=kept: kept)
         assert "wrong" in wrongness(tiled, interpreted(tiled, a, b), a, b), dropped
 
 

@@ -15,11 +15,11 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
-from te_lite.bounds import infer_bounds
-from te_lite.nest import nests_of
-from te_lite.register_tile import VectorUnit
-from te_lite.replay import replay
-from te_lite.step import Annotate, Fuse, Reorder, Split
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.nest import nests_of
+from te_lite.loops.register_tile import VectorUnit
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import Annotate, Fuse, Reorder, Split
 from tests.nonempty import nonempty
 from tests.workloads import conv2d_nchw, matmul, matmul_relu
 

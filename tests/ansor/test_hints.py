@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ansor.cli.main import main
-from ansor.core import hints
-from ansor.core.catalog import CATALOG
+from ansor.core.host import hints
+from ansor.core.tasks.catalog import CATALOG
 from relay_lite.testing.by_name import NETWORKS
-from te_lite.spelling import did_you_mean
+from te_lite.expr.spelling import did_you_mean
 
 ROOT = Path(__file__).parent.parent.parent
 

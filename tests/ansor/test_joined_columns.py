@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.joined_columns import first_column
 from te_lite import ComputeDAG, Tensor
-from te_lite.state import State
-from te_lite.step import JoinAxes, Split
+from te_lite.schedule.state import State
+from te_lite.schedule.step import JoinAxes, Split
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import matmul
 from tests.ansor.test_extra_rules import check_decided
@@ -27,7 +27,7 @@ def product(*shape: int, backwards: bool = False) -> list[Tensor]:
     a, b = te.placeholder((m, terms), name="A"), te.placeholder((terms, *columns), name="B")
     k = te.reduce_axis((0, terms), name="k")
 
-    def value(i: te.expr.Expr, *at: te.expr.Expr) -> te.expr.Expr:
+    def value(i: te.expr.expr.Expr, *at: te.expr.expr.Expr) -> te.expr.expr.Expr:
         last = columns[-1] - 1 - at[-1] if backwards else at[-1]
         return te.sum(a[i, k] * b[tuple([k, *at[:-1], last])], axis=k)
 

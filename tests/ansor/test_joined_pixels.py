@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 import te_lite as te
 from ansor.analytical import machine_of, seconds
-from ansor.core.target import TF32
+from ansor.core.target.target import TF32
 from ansor.sketch.extra.product_roles import joinable
 from ansor.space.programs import programs
 from ansor.space.spaces import space_of
 from ansor.space.variants import home
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.state import State
-from te_lite.step import JoinAxes, RFactor
-from te_lite.step_json import to_json
+from te_lite.schedule.state import State
+from te_lite.schedule.step import JoinAxes, RFactor
+from te_lite.schedule.step_json import to_json
 from tests.amount import examples
 from tests.ansor.test_tensor_core_rule import (
     HARDWARE,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.extra import extra_sketches
 from te_lite import ComputeDAG, Tensor
-from te_lite.expr import Expr, Var
-from te_lite.state import State
-from te_lite.step import JoinAxes, Split
+from te_lite.expr.expr import Expr, Var
+from te_lite.schedule.state import State
+from te_lite.schedule.step import JoinAxes, Split
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import matmul
 from tests.ansor.test_extra_rules import check_decided, programs

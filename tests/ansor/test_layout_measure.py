@@ -15,8 +15,8 @@ from ansor import LayoutRewriteOption, LocalBuilder, LocalRunner, MeasureErrorNo
 from ansor.layout.reading_order import packed_layouts
 from ansor.sketch import generate_sketches
 from te_lite import topi
-from te_lite.reference import evaluate
-from te_lite.state import State
+from te_lite.meaning.reference import evaluate
+from te_lite.schedule.state import State
 from tests.drawn_programs import drawn_program
 
 OPTIONS = tuple(LayoutRewriteOption)

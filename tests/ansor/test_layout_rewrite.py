@@ -11,23 +11,23 @@ import pytest
 import codegen_c
 import te_lite as te
 from ansor.core.errors import TaskError
-from ansor.core.hardware import HardwareParams
-from ansor.core.layout_option import LayoutRewriteOption
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.values.layout_option import LayoutRewriteOption
 from ansor.layout.packing import PackedLayout, PackedView
 from ansor.layout.reading_order import packed_layouts
 from ansor.layout.rewrite import Rewritten, rewrite_layout_from_state
 from ansor.sketch import generate_sketches
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.dag_json import dag_from_json, dag_to_json
-from te_lite.expr import Binary, BufferLoad, Const, Expr, Var
-from te_lite.interp import run as interpret
-from te_lite.lower import lower
-from te_lite.reference import evaluate, random_inputs
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import Annotate, Fuse, Reorder, Split
-from te_lite.stmt import Alloc, Buffer, For, If, LoweredFunc, Seq, Stmt, Store
-from te_lite.visit import walk
+from te_lite.expr.expr import Binary, BufferLoad, Const, Expr, Var
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import Alloc, Buffer, For, If, LoweredFunc, Seq, Stmt, Store
+from te_lite.lowering.lower import lower
+from te_lite.meaning.interp import run as interpret
+from te_lite.meaning.reference import evaluate, random_inputs
+from te_lite.printing.dag_json import dag_from_json, dag_to_json
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, Fuse, Reorder, Split
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
 from tests.oracle import poisoned

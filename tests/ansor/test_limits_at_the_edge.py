@@ -20,9 +20,9 @@ from ansor.analytical import CPU, GPUS, Machine, seconds
 from ansor.autotvm.annotate import AnnotateEntity
 from ansor.autotvm.errors import InstantiationError
 from ansor.autotvm.split import greedy_split
-from ansor.core.hardware import HardwareParams
-from ansor.core.options import SketchOptions
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
+from ansor.core.values.options import SketchOptions
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.evolve.neighbours import neighbours
 from ansor.offline.analytical import AnalyticalRunner
@@ -42,11 +42,11 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
-from te_lite.bounds import infer_bounds
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import Annotate, CacheWrite, ComputeAt, Pragma, Reorder, Split, Step
-from te_lite.stmt import For, ForKind, stmts_of
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.loops.stmt import For, ForKind, stmts_of
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, CacheWrite, ComputeAt, Pragma, Reorder, Split, Step
 from tests.ansor.evolution_cases import random_rows, space_named
 from tests.ansor.feature_values import rows_of
 from tests.ansor.sketch_cases import HARDWARE, matmul, min_rows

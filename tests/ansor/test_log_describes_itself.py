@@ -15,10 +15,10 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.core import workloads
-from ansor.core.catalog import CATALOG
-from te_lite.dag_check import dag_from_foreign_json
-from te_lite.dag_json import dag_to_json
+from ansor.core.tasks import workloads
+from ansor.core.tasks.catalog import CATALOG
+from te_lite.printing.dag_check import dag_from_foreign_json
+from te_lite.printing.dag_json import dag_to_json
 from te_lite.topi import nn
 from tests.workloads import matmul
 

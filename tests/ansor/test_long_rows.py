@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.task import SearchTask
+from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import RandomModel
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.sketch.extra import extra_sketches
@@ -17,11 +17,11 @@ from ansor.sketch.extra.long_rows import Cut, in_parts
 from ansor.sketch.extra.row_stages import row_program
 from ansor.space.spaces import space_of
 from codegen_cuda import emit
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import ROOT, State
-from te_lite.step import JoinReductions
-from te_lite.step_json import from_json, to_json
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import ROOT, State
+from te_lite.schedule.step import JoinReductions
+from te_lite.schedule.step_json import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
 from tests.ansor.test_row_rule import differs, emulated, inputs_of, program_of, special
 from tests.nonempty import nonempty

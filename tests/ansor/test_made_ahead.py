@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 import ansor
-from ansor.core.backends import backend
+from ansor.core.device.backends import backend
 from ansor.policy import kernel_jobs, made_ahead
 from ansor.policy.default_schedule import default_states, drawn_of
 from ansor.policy.kernel_jobs import Made, Wish
 from ansor.policy.made_ahead import MadeAhead, Remembered
 from te_lite.errors import TeError
-from te_lite.lower import lower
-from te_lite.state import State
+from te_lite.lowering.lower import lower
+from te_lite.schedule.state import State
 from tests.workloads import conv2d_nchw, matmul, softmax
 
 TARGET = "cuda -arch=sm_90"

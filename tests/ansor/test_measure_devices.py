@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.measure_values import DeviceInfo, RunOptions
+from ansor.core.tasks.measure_values import DeviceInfo, RunOptions
 from ansor.measure import MeasureErrorNo as E
 from ansor.measure.device_runners import DeviceRunners
 from ansor.measure.devices import choose_devices

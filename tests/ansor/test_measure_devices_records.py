@@ -15,7 +15,7 @@ from rich.console import Console
 
 import ansor
 from ansor.cli.main import main
-from ansor.core.measure_values import DeviceUse
+from ansor.core.tasks.measure_values import DeviceUse
 from ansor.measure import MeasureResult
 from ansor.measure.devices import list_devices
 from ansor.measure.live_display import LiveDisplay

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.extra import extra_sketches, long_products
 from ansor.sketch.extra.micro_kernel import in_parts, shapes
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.state import ATTACHED, ROOT
-from te_lite.step import Reindex
+from te_lite.schedule.state import ATTACHED, ROOT
+from te_lite.schedule.step import Reindex
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.ansor.test_extra_rules import check_decided, compiled, rule_sketches

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.catalog import CATALOG
+from ansor.core.tasks.catalog import CATALOG
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.evolve.checked import require_rows
 from ansor.evolve.evolution import EvolveOptions, evolve

@@ -10,10 +10,10 @@ import te_lite as te
 from ansor.analytical import GPUS, seconds
 from ansor.features.gpu_kernel import MULTIPROCESSOR, Multiprocessor
 from ansor.space.programs import Programs
-from te_lite.bounds import infer_bounds
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import Annotate, CacheRead, CacheWrite, ComputeAt, Fuse, Reorder, Split, Step
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, CacheRead, CacheWrite, ComputeAt, Fuse, Reorder, Split, Step
 from tests.ansor.feature_values import rows_of
 from tests.workloads import matmul
 

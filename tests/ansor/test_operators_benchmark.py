@@ -22,7 +22,7 @@ from benchmarks.operator_limits import limits_of
 from benchmarks.operator_rows import MEAN, OWN, Row, chosen_rows, moved_bytes, read_rows
 from benchmarks.operator_table import Journal, verdict
 from te_lite import ComputeDAG, Tensor
-from te_lite.reference import evaluate, random_inputs
+from te_lite.meaning.reference import evaluate, random_inputs
 
 
 def test_our_own_rows() -> None:

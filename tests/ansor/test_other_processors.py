@@ -10,8 +10,8 @@ import pytest
 import ansor
 from ansor.autotvm.record import counts_for, target_key
 from ansor.cli.main import _recorded, main
-from ansor.core.baseline import Baseline
-from ansor.core.target import Target
+from ansor.core.target.target import Target
+from ansor.core.tasks.baseline import Baseline
 from ansor.records.baselines import baseline_line, baselines_of
 from ansor.records.best import history
 from ansor.records.of_task import other_targets

@@ -12,7 +12,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.errors import PartError
-from ansor.core.measure_values import failed
+from ansor.core.tasks.measure_values import failed
 from ansor.evolve.checked import require_rows
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
@@ -21,9 +21,9 @@ from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
 from ansor.space.variants import home
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import Split
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Split
 from tests.ansor.evolution_cases import random_rows, space_named, valid
 from tests.workloads import matmul
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.measure_values import MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import MeasureInput, MeasureResult
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.offline.replay import ReplayRunner

@@ -15,14 +15,14 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.errors import MeasureError, PartError
-from ansor.core.measure_values import BuildResult
+from ansor.core.tasks.measure_values import BuildResult
 from ansor.cost_model.api import scores_throughput
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner, NoBuilder
 from ansor.sketch import generate_sketches
 from ansor.sketch.rule import Condition
-from te_lite.replay import apply
-from te_lite.step import Split
+from te_lite.schedule.replay import apply
+from te_lite.schedule.step import Split
 from tests.workloads import matmul
 
 PARAMS = {"evolutionary_search_population": 32, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}

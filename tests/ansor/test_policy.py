@@ -9,8 +9,8 @@ from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.evolve.evolution import EvolveOptions
 from ansor.policy.scoring import Scorer
 from ansor.space.choices import Group
-from te_lite.replay import replay
-from te_lite.step import Pragma
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import Pragma
 from tests.ansor.fake_measure import fake_measurer
 
 
@@ -99,7 +99,7 @@ def test_empty_policy(matmul_task):
 
 
 def test_custom_sketch_rule(matmul_task):
-    from te_lite.replay import apply
+    from te_lite.schedule.replay import apply
 
     rule = ansor.PreloadCustomSketchRule(
         lambda policy, state, k: 2 if k == 2 else 0,
@@ -233,7 +233,7 @@ def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
         replayed.append(steps)
         return replay(dag, steps)
 
-    for module in ("ansor.core.measure_values", "ansor.policy.proposals"):
+    for module in ("ansor.core.tasks.measure_values", "ansor.policy.proposals"):
         monkeypatch.setattr(f"{module}.replay", spy, raising=False)
     policy = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), verbose=0)
     assert policy.preload_measured_states(log) == 5 == len(replayed) == len(policy.measured)

@@ -11,7 +11,7 @@ import pytest
 import te_lite as te
 from ansor.analytical.machine import machine_of
 from ansor.analytical.roofline import seconds
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.features import extract
 from ansor.sketch.generate import generate_sketches
 from ansor.space.choices import Variant

@@ -8,8 +8,8 @@ import pytest
 import codegen_c
 import te_lite as te
 from ansor.core.errors import TaskError
-from ansor.core.hardware import HardwareParams
-from ansor.core.options import SketchOptions
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Variant
@@ -20,11 +20,11 @@ from ansor.space.spaces import random_space, space_of
 from ansor.space.states import concrete
 from ansor.space.variants import has_nest, home, mutate_place, placed, random_variant
 from te_lite import ComputeDAG
-from te_lite.bounds import infer_bounds
-from te_lite.interp import run
-from te_lite.lanes import product
-from te_lite.state import INLINED
-from te_lite.step_json import to_json
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.expr.lanes import product
+from te_lite.meaning.interp import run
+from te_lite.schedule.state import INLINED
+from te_lite.schedule.step_json import to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants

@@ -13,16 +13,16 @@ import ansor
 import te_lite as te
 from ansor.cli.main import main
 from ansor.core.errors import TaskError
-from ansor.core.target import PRECISIONS, Target
+from ansor.core.target.target import PRECISIONS, Target
 from ansor.measure.check import accepted_values, mismatch
 from ansor.records.best import best_records, load_best_record
 from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite.errors import RecordError
-from te_lite.fragment import Fragment
-from te_lite.interp import run
-from te_lite.mma import mma
-from te_lite.mma_meaning import gathered, multiply_add, scattered
-from te_lite.step import SetScope
+from te_lite.loops.mma_meaning import gathered, multiply_add, scattered
+from te_lite.meaning.interp import run
+from te_lite.schedule.step import SetScope
+from te_lite.tensor_core.fragment import Fragment
+from te_lite.tensor_core.mma import mma
 from tests.mma_schedules import PROGRAMS, Tiled
 
 

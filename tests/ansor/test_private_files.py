@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansor.core.errors import BackendError
-from ansor.core.private_files import private_folder, read_sealed, write_sealed, write_whole
+from ansor.core.files.private_files import private_folder, read_sealed, write_sealed, write_whole
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 

@@ -15,7 +15,7 @@ from ansor.analytical.machine import GPUS
 from ansor.policy import product_programs
 from ansor.policy.default_schedule import default_states
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw, matmul
 
@@ -59,7 +59,7 @@ def known_tiles(task: ansor.SearchTask) -> list[ansor.State]:
 
 def tile_of(state: ansor.State) -> tuple[int, ...]:
     """Rows and columns of a block."""
-    splits = [s.lengths for s in state.steps if isinstance(s, te.step.Split) and len(s.lengths) == 4]
+    splits = [s.lengths for s in state.steps if isinstance(s, te.schedule.step.Split) and len(s.lengths) == 4]
     return tuple([int(np.prod(lengths)) for lengths in splits[-2:]])
 
 
@@ -145,7 +145,7 @@ def test_sums_before_an_activation_are_written_from_registers_of_their_own(
 def test_products_in_parts_get_tiles_of_warps(tensors: list[te.Tensor], tile: tuple[int, int], groups: bool) -> None:
     task = task_of(tensors, "cuda -arch=sm_90 -precision=fp32x3")
     state = next(default_states(task))
-    rows, columns = [s.lengths for s in state.steps if isinstance(s, te.step.Split) and len(s.lengths) == 2]
+    rows, columns = [s.lengths for s in state.steps if isinstance(s, te.schedule.step.Split) and len(s.lengths) == 2]
     assert (16 * np.prod(rows), 8 * np.prod(columns)) == tile
     assert ("wgmma" in emit(te.lower(state, task.compute_dag.tensors)).source) is groups
 

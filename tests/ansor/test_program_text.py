@@ -7,7 +7,7 @@ from itertools import product
 
 import te_lite as te
 from ansor.space.duplicates import program_text
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 LENGTHS = (1, 2, 4, 8, 16)
 

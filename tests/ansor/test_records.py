@@ -13,7 +13,7 @@ import te_lite as te
 from ansor.records.journal import MAX_LINE
 from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite.errors import RecordError
-from te_lite.step import (
+from te_lite.schedule.step import (
     Annotate,
     CacheRead,
     CacheWrite,

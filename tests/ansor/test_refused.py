@@ -17,17 +17,17 @@ import relay_lite as relay
 import te_lite as te
 from ansor import autotvm
 from ansor.autotvm.tuner import RandomTuner
-from ansor.core.measure_values import MeasureErrorNo
+from ansor.core.tasks.measure_values import MeasureErrorNo
 from ansor.measure.jobs import JobFailure, Workbench
 from ansor.measure.payload import task_payload
 from ansor.measure.progress import outcome_text
 from ansor.policy.task_actions import Actions
 from ansor.records.lines import dump_record_to_string, load_record_from_string
-from te_lite import lower_facts
+from te_lite.computation.tensor import Tensor
 from te_lite.errors import UnsafeError
-from te_lite.expr import Expr, Var, const
-from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Store
-from te_lite.tensor import Tensor
+from te_lite.expr.expr import Expr, Var, const
+from te_lite.loops.stmt import Buffer, For, ForKind, LoweredFunc, Store
+from te_lite.lowering import lower_facts
 from tests.workloads import matmul
 
 

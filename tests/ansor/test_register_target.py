@@ -15,8 +15,8 @@ import ansor
 import te_lite as te
 from ansor.analytical.machine import CPU, GPUS, machine_of
 from ansor.cli.main import main
-from ansor.core import registry
-from ansor.core.hints import ansor as ansor_command
+from ansor.core.host.hints import ansor as ansor_command
+from ansor.core.target import registry
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.sketch import CPU_RULES, default_rules, generate_sketches
@@ -212,12 +212,12 @@ def test_a_module_that_is_no_backend(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "fails_at_once.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
     for module, text in (
-        ("json", "its module json has no object BACKEND, an ansor.core.backend.Backend"),
+        ("json", "its module json has no object BACKEND, an ansor.core.device.backend.Backend"),
         ("fails_at_once", "its module fails_at_once fails: ZeroDivisionError: division by zero"),
     ):
         ansor.register_target("npu", module)
         with pytest.raises(ansor.BackendError, match=f"^target 'npu': {text}$"):
-            ansor.core.backends.backend("npu")
+            ansor.core.device.backends.backend("npu")
 
 
 def test_what_is_hinted_at_runs_first_what_registers_the_target(

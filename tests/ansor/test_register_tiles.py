@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.register_tiles import FORMS, best_forms
 from ansor.sketch.extra.tile_cost import Product

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import ansor
 from ansor.cli.main import main
-from ansor.core.baseline import Baseline
+from ansor.core.tasks.baseline import Baseline
 from ansor.records.summary import summary_of
 from ansor.report.curves import PAUSE, active_seconds, steps_of
 from ansor.report.page import write_report
 from ansor.report.scale import MOST_TICKS, Scale
 from ansor.space.step_decisions import decisions, names_of, numbers_of
-from te_lite.step import Split
+from te_lite.schedule.step import Split
 from tests.workloads import matmul
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "wbr"}

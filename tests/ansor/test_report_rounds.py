@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ansor
-from ansor.core.measure_values import MeasureInput, MeasureResult, Prediction, Spent
+from ansor.core.tasks.measure_values import MeasureInput, MeasureResult, Prediction, Spent
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.records.network import NetworkNote, network_line, read_network

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.space.duplicates import program_text

@@ -12,7 +12,7 @@ from ansor.sketch.extra import reuse
 from ansor.sketch.extra.joined_rows import with_axes_joined
 from ansor.sketch.extra.reuse import elements, lines
 from te_lite import ComputeDAG
-from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
+from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
 from te_lite.topi import benchmarks
 
 Index = tuple[Form, Callable[[Sequence[int]], int]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.measure_values import BuildResult
+from ansor.core.tasks.measure_values import BuildResult
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.scheduler.policies import make_search_policies

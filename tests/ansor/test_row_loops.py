@@ -9,14 +9,14 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.row_loops import VECTORS
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import ROOT, State
-from te_lite.step_json import from_json, to_json
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import ROOT, State
+from te_lite.schedule.step_json import from_json, to_json
 from tests.drawn_programs import drawn_program
 from tests.oracle import poisoned
 from tests.row_programs import ROW_CASES, RowCase

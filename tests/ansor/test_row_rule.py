@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.task import SearchTask
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import RandomModel
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.sketch.extra import extra_sketches
@@ -19,14 +19,14 @@ from ansor.sketch.extra.rows import thread_counts
 from ansor.space.limits import accumulators
 from ansor.space.spaces import space_of
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
-from te_lite.bounds import infer_bounds
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import ROOT, State
-from te_lite.step import SetScope
-from te_lite.step_json import from_json, to_json
-from te_lite.stmt import Alloc, stmts_of
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.loops.stmt import Alloc, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import ROOT, State
+from te_lite.schedule.step import SetScope
+from te_lite.schedule.step_json import from_json, to_json
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE
 from tests.drawn_programs import drawn_program

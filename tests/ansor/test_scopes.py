@@ -15,10 +15,10 @@ from ansor.sketch.extra.double_buffer import can_be_fetched_ahead
 from ansor.sketch.shared_memory import fetches, shared_bytes
 from ansor.space.limits import accumulators
 from ansor.space.programs import Programs
-from te_lite.bounds import infer_bounds
-from te_lite.derive import in_scope
-from te_lite.replay import replay
-from te_lite.state import State
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.computation.derive import in_scope
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
 from tests.ansor.feature_values import HARDWARE
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
 from tests.workloads import matmul

@@ -14,7 +14,7 @@ from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.policy.scoring import Scorer
 from ansor.space.choices import Group
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.ansor.search_case import PARAMS, conv_task
 
 

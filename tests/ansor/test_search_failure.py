@@ -15,7 +15,7 @@ from ansor.policy import sketch_policy
 from ansor.policy.search_failure import SearchFailed
 from ansor.scheduler import make_search_policies
 from relay_lite.tuning import cli
-from te_lite.dag_json import dag_from_json
+from te_lite.printing.dag_json import dag_from_json
 from tests.ansor.conftest import matmul
 
 PARAMS = {"evolutionary_search_population": 24, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.evolve.neighbours import neighbours
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.space.duplicates import program_text
 from ansor.space.states import concrete
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.amount import some
 from tests.ansor.search_case import PARAMS, TARGETS, conv_task
 

@@ -15,7 +15,7 @@ from ansor.space.spaces import random_space
 from ansor.space.states import written
 from ansor.space.variants import random_variant
 from te_lite import ComputeDAG
-from te_lite.lower import unverified
+from te_lite.lowering.lower import unverified
 from te_lite.topi import benchmarks as workloads
 from tests.amount import some
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of

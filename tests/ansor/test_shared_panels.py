@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.micro_kernel import shapes
 from ansor.sketch.extra.shared_panels import part_of_rows
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.state import ATTACHED, ROOT, State
+from te_lite.schedule.state import ATTACHED, ROOT, State
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import matmul
 from tests.ansor.test_extra_rules import check_decided

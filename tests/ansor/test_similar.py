@@ -16,7 +16,7 @@ from ansor.policy.similar import GIVEN, Similar
 from ansor.records.alike import distance, likeness, stored_alike
 from ansor.records.store import RecordToStore
 from ansor.space.states import concrete
-from te_lite.interp import run
+from te_lite.meaning.interp import run
 from tests.oracle import Oracle
 from tests.workloads import matmul
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch import generate_sketches
 from te_lite import ComputeDAG
 from te_lite.topi import benchmarks

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.options import SketchOptions
+from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.generate import extra_sketches
 from ansor.sketch.predicates import NO_SPLIT
@@ -17,7 +17,7 @@ from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import mutate_place, random_variant
 from te_lite import Tensor
-from te_lite.state import ATTACHED
+from te_lite.schedule.state import ATTACHED
 from tests.ansor.sketch_cases import HARDWARE, dag_of, matmul
 
 Made = list[Tensor]

@@ -11,7 +11,7 @@ from ansor.sketch import CPU_RULES, GPU_RULES, RULES, generate_sketches
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.rule import SketchRule
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
 from tests.ansor.test_attention import Case

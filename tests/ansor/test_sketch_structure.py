@@ -6,9 +6,9 @@ import pytest
 
 import te_lite as te
 from ansor.core.errors import TaskError
-from ansor.core.hardware import HardwareParams
-from ansor.core.options import SketchOptions
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
+from ansor.core.values.options import SketchOptions
 from ansor.sketch import PreloadCustomSketchRule, default_rules, generate_sketches
 from ansor.sketch.predicates import (
     has_cache_write,
@@ -18,9 +18,9 @@ from ansor.sketch.predicates import (
     traced_steps,
 )
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.replay import replay
-from te_lite.state import ATTACHED, INLINED, ROOT, Stage, State
-from te_lite.step import CacheRead, RFactor, Split
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import ATTACHED, INLINED, ROOT, Stage, State
+from te_lite.schedule.step import CacheRead, RFactor, Split
 from tests.ansor.sketch_cases import (
     CASES,
     HARDWARE,

@@ -11,19 +11,19 @@ import pytest
 import te_lite as te
 from ansor.analytical.machine import machine_of
 from ansor.analytical.roofline import seconds
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.sketch.extra import extra_sketches
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.variants import random_variant
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor, topi
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step_json import from_json, to_json
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step_json import from_json, to_json
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conv_layer import conv2d_layer

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.sliced_tiles import VARIANTS, best_tiles, shape_of
 from ansor.sketch.extra.tile_cost import WORD, Product, Tile, cycles, in_squares, resident, shared_words
 from ansor.sketch.rule import SketchContext
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
-from te_lite.state import State
-from te_lite.step import RFactor
+from te_lite.schedule.state import State
+from te_lite.schedule.step import RFactor
 from te_lite.topi import benchmarks
 from tests.amount import some
 from tests.ansor.sketch_cases import matmul

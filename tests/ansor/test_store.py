@@ -12,13 +12,13 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.core.layout_option import LayoutRewriteOption
-from ansor.core.task import SearchTask
+from ansor.core.tasks.task import SearchTask
+from ansor.core.values.layout_option import LayoutRewriteOption
 from ansor.policy.default_schedule import default_state
 from ansor.records.store import RecordToStore, best_stored, keep, place_of
 from ansor.records.store_files import take_in
 from ansor.sketch.plain import untuned_state
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.workloads import matmul
 
 PLAIN = LayoutRewriteOption.NO_REWRITE

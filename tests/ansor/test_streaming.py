@@ -15,11 +15,11 @@ from ansor.policy.default_schedule import default_states, draws
 from ansor.sketch import streaming, window_nests
 from ansor.sketch.streaming import streaming_state, streams
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
-from te_lite.expr import BufferLoad
-from te_lite.state import ATTACHED, INLINED, State
-from te_lite.stmt import Store, exprs_of, stmts_of
-from te_lite.visit import walk
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.expr.expr import BufferLoad
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import Store, exprs_of, stmts_of
+from te_lite.schedule.state import ATTACHED, INLINED, State
 from tests.oracle import Oracle
 from tests.workloads import argmax, conv2d_nchw, depthwise, matmul, max_pool, row_stats, softmax
 

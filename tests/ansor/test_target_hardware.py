@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 import ansor
-from ansor.core import registry
 from ansor.core.errors import TaskError
-from ansor.core.hardware import GPUS, HardwareParams
-from ansor.core.target import Target
-from ansor.core.task import TaskFacts
+from ansor.core.target import registry
+from ansor.core.target.hardware import GPUS, HardwareParams
+from ansor.core.target.target import Target
+from ansor.core.tasks.task import TaskFacts
 from codegen_c.host import host_options
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.catalog import CATALOG
-from ansor.core.workloads import calc_workload_dis_factor, decode_workload_key
+from ansor.core.tasks.catalog import CATALOG
+from ansor.core.tasks.workloads import calc_workload_dis_factor, decode_workload_key
 from tests.ansor.fake_measure import CostRunner, ReadyBuilder
 
 

@@ -20,7 +20,7 @@ import pytest
 from ansor import autotvm
 from ansor.autotvm import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, Refusal
 from ansor.autotvm.tuner import GridSearchTuner, RandomTuner, XGBTuner
-from ansor.core.registry import register_backend
+from ansor.core.target.registry import register_backend
 from ansor.measure.jobs import JobFailure
 from tests.ansor.test_template_space import matmul
 from tests.conformance.tuner import MadeUpDevice, conv_task, option, small_task

@@ -15,8 +15,8 @@ import te_lite as te
 from ansor import autotvm
 from ansor.autotvm import ConfigSpace, FallbackConfigEntity, SplitEntity, TemplateError
 from ansor.autotvm.config import ConfigEntity
-from te_lite.interp import run
-from te_lite.lower import lower
+from te_lite.lowering.lower import lower
+from te_lite.meaning.interp import run
 from tests.amount import examples
 from tests.nonempty import nonempty
 from tests.oracle import Oracle

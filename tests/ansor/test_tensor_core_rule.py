@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import ansor
 import te_lite as te
 from ansor.analytical import machine_of, seconds
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import TF32, Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import TF32, Target
 from ansor.evolve.mutation import GPU_MUTATIONS, mutate
 from ansor.evolve.neighbours import neighbours
 from ansor.features import INDEX, extract, state_features
@@ -36,13 +36,13 @@ from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
 from codegen_cuda import CompileError, compile_many, emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.interp import run
-from te_lite.reference import random_inputs
-from te_lite.state import State
-from te_lite.step import Pipeline, SetScope
-from te_lite.step_json import from_json, to_json
+from te_lite.meaning.interp import run
+from te_lite.meaning.reference import random_inputs
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Pipeline, SetScope
+from te_lite.schedule.step_json import from_json, to_json
 from tests.amount import examples
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.nonempty import nonempty

@@ -10,21 +10,21 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.options import SketchOptions
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
+from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
 from ansor.space.decisions.factor_tables import covered, draw_tiles, has_few_divisors, padded_extents, tile_table
 from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
 from ansor.space.spaces import space_of
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
-from te_lite.interp import run
-from te_lite.reference import evaluate
-from te_lite.state import State
-from te_lite.step import Split
-from te_lite.stmt import If, LoweredFunc, Store, stmts_of
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.loops.stmt import If, LoweredFunc, Store, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.meaning.reference import evaluate
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Split
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
 from tests.oracle import Oracle

@@ -25,7 +25,7 @@ from ansor.cluster.client import HostLost
 from ansor.cluster.host import result_to_json
 from ansor.cluster.message import pack
 from ansor.cluster.runner import RPCRunner
-from ansor.core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from tests.ansor.fake_clock import EPOCH, FakeClock, FakeWorker
 from tests.conformance.tuner import MadeUpDevice, option, small_task
 from tests.nonempty import nonempty
@@ -37,7 +37,7 @@ SECONDS = {"prepare": PREPARE, "run": RUN}
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     made = FakeClock()
-    monkeypatch.setattr("ansor.core.measure_values.time", made)
+    monkeypatch.setattr("ansor.core.tasks.measure_values.time", made)
     return made
 
 

@@ -11,12 +11,12 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.measure_values import MeasureErrorNo, MeasureResult
+from ansor.core.tasks.measure_values import MeasureErrorNo, MeasureResult
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.policy.trust import ENOUGH, Origin, Trust, agreement
 from benchmarks.search_quality import BlindModel
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.workloads import matmul
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.baseline import Baseline
-from ansor.core.steady import by_turns, greatest_factor
+from ansor.core.tasks.baseline import Baseline
+from ansor.core.values.steady import by_turns, greatest_factor
 from ansor.measure.finals import FINALISTS, Field, Leaders, nothing_better
 from ansor.measure.turns import LAST, MOST_SECONDS, ROUNDS, figures, race
 

@@ -17,8 +17,8 @@ from ansor.records.alike import distance, epilogue, kinship, likeness
 from ansor.space.epilogues import with_other_epilogue
 from ansor.space.parse import begins
 from ansor.space.states import concrete
-from te_lite.interp import run
-from te_lite.step import Step
+from te_lite.meaning.interp import run
+from te_lite.schedule.step import Step
 from tests.nonempty import nonempty
 from tests.oracle import Oracle
 

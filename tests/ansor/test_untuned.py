@@ -13,7 +13,7 @@ import ansor
 import te_lite as te
 from ansor.cli import compare as cli_compare
 from ansor.cli.main import main
-from ansor.core.baseline import Baseline
+from ansor.core.tasks.baseline import Baseline
 from ansor.measure.finals import Leader, finalists, near_after_all
 from ansor.policy import default_schedule
 from ansor.policy.default_schedule import default_state

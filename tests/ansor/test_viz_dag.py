@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import te_lite as te
 from ansor.cli.main import main
-from ansor.core.catalog import CATALOG
-from ansor.core.workloads import workload_key_to_tensors
+from ansor.core.tasks.catalog import CATALOG
+from ansor.core.tasks.workloads import workload_key_to_tensors
 from ansor.viz.dag_picture import draw_dag
 from ansor.viz.layers import layered
-from te_lite.expr import Load
-from te_lite.tensor import ComputeOp
-from te_lite.visit import walk
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.expr import Load
+from te_lite.expr.visit import walk
 
 SVG = "{http://www.w3.org/2000/svg}"
 

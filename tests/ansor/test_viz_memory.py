@@ -18,8 +18,8 @@ from ansor.viz.banks_picture import draw_banks, shared_accesses, worst_request
 from ansor.viz.fragment_picture import draw_fragments
 from ansor.viz.swizzle_picture import chunks_of, draw_swizzle, times_asked
 from te_lite.errors import LowerError
-from te_lite.mma import MMA, mma
-from te_lite.swizzle import bank_conflicts
+from te_lite.tensor_core.mma import MMA, mma
+from te_lite.tensor_core.swizzle import bank_conflicts
 from tests.mma_schedules import PROGRAMS
 from tests.nonempty import nonempty
 from tests.te_lite.test_swizzle import columns_read

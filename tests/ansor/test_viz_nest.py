@@ -16,10 +16,10 @@ from ansor.cli.main import main
 from ansor.sketch import generate_sketches
 from ansor.viz.nest import LoopBox, Node, StageBox, Statement, nest_of
 from ansor.viz.nest_picture import draw_nest
-from te_lite.bounds import infer_bounds
-from te_lite.loop_scope import enclosing_loops
-from te_lite.state import INLINED, State
-from te_lite.text import op_lines
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.loop_scope import enclosing_loops
+from te_lite.computation.text import op_lines
+from te_lite.schedule.state import INLINED, State
 from tests.ansor.default_programs import default_of
 from tests.workloads import matmul
 

@@ -17,10 +17,10 @@ from ansor.sketch import generate_sketches
 from ansor.viz.boxes import Box
 from ansor.viz.step_frames import step_frames
 from ansor.viz.steps_page import steps_page
-from te_lite.python_text import python_schedule, python_steps
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.text import op_lines
+from te_lite.computation.text import op_lines
+from te_lite.printing.python_text import python_schedule, python_steps
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
 from tests.ansor.default_programs import default_of
 from tests.ansor.test_report import Page
 from tests.workloads import matmul

@@ -19,10 +19,10 @@ from ansor.viz.tile import Tile, tile_of
 from ansor.viz.tile_picture import draw_tile
 from te_lite import topi
 from te_lite.errors import ScheduleError
-from te_lite.reference import evaluate
-from te_lite.state import State
-from te_lite.stmt import For, If, Stmt, Store, bodies, stmts_of
-from te_lite.verify_points import value_at
+from te_lite.loops.stmt import For, If, Stmt, Store, bodies, stmts_of
+from te_lite.meaning.reference import evaluate
+from te_lite.schedule.state import State
+from te_lite.verify.verify_points import value_at
 from tests.workloads import matmul
 
 

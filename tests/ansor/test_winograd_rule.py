@@ -12,8 +12,8 @@ from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.winograd import Stages, tiles_of
 from ansor.space.decisions.splits import holes
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.reference import evaluate, random_inputs
-from te_lite.state import ROOT
+from te_lite.meaning.reference import evaluate, random_inputs
+from te_lite.schedule.state import ROOT
 from tests.ansor.sketch_cases import HARDWARE, winograd_by_axis
 from tests.ansor.test_extra_rules import compiled, programs, rule_sketches
 from tests.oracle import Oracle

@@ -112,8 +112,8 @@ def make_program() -> str:
     import codegen_c
     import te_lite as te
     from codegen_c.host import PROCESSORS
-    from te_lite.replay import replay
-    from te_lite.step_json import steps_from_json
+    from te_lite.schedule.replay import replay
+    from te_lite.schedule.step_json import steps_from_json
 
     entered = Entered()
     sys.setprofile(entered)

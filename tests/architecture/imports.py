@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("mini_ansor", "te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
 LATER = "__getattr__, __dir__ = later(__name__)"
-REGISTRY = "ansor.core.registry"
+REGISTRY = "ansor.core.target.registry"
 EXEMPT_CALLS = ("front_end", "Hook")
 
 

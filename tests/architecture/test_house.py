@@ -53,7 +53,7 @@ def copy(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_import_linter_bites(copy: Path) -> None:
-    (copy / "te_lite" / "errors.py").open("a").write("\nimport ansor.core.target\n")
+    (copy / "te_lite" / "errors.py").open("a").write("\nimport ansor.core.target.target\n")
     assert tool("lint-imports", cwd=copy).returncode != 0
 
 
@@ -88,7 +88,12 @@ def test_ansor_imports_no_device() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["node", "element", "stmt", "step", "state", "region", "reads"])
+FROZEN = (
+    "expr.node", "expr.element", "loops.stmt", "schedule.step", "schedule.state", "schedule.region", "bounds.reads",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FROZEN)
 def test_ir_nodes_are_frozen(name: str) -> None:
     module = import_module(f"te_lite.{name}")
     for cls in nonempty(cls for cls in vars(module).values() if isinstance(cls, type) and is_dataclass(cls)):
@@ -144,7 +149,7 @@ def test_few_files_lie_outside_of_the_storeys() -> None:
     assert len(list((ROOT / "ansor").glob("*.py"))) <= FILES_IN_ANSOR
 
 
-@pytest.mark.parametrize("package", ["ansor", "relay_lite", "vta_sim"])
+@pytest.mark.parametrize("package", ["te_lite", "ansor", "ansor/core", "codegen_cuda", "relay_lite", "vta_sim"])
 def test_every_storey_says_its_law(package: str) -> None:
     faces = [folder / "__init__.py" for folder in (ROOT / package).iterdir() if (folder / "__init__.py").exists()]
     texts = {face: ast.get_docstring(parsed(face.read_text())) or "" for face in faces}

@@ -11,8 +11,8 @@ import numpy as np
 import codegen_c
 import te_lite as te
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
-from te_lite import interp, reference
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.meaning import interp, reference
 
 Arrays = dict[te.Tensor, np.ndarray]
 Schedule = Callable[[te.Schedule, te.Tensor], None]

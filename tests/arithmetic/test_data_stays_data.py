@@ -10,8 +10,8 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from te_lite import interp, reference
-from te_lite.expr import Expr, binary, const
+from te_lite.expr.expr import Expr, binary, const
+from te_lite.meaning import interp, reference
 from tests.amount import some
 from tests.arithmetic.backends import USUAL, Arrays, results
 from tests.arithmetic.test_integers import WANT, wrap

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.expr import Const, Expr, Var, binary, call, cast, const
+from te_lite.expr.expr import Const, Expr, Var, binary, call, cast, const
 from te_lite.topi.broadcast import mod
 from tests.arithmetic.backends import results
 from tests.nonempty import nonempty

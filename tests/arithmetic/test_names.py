@@ -14,10 +14,10 @@ import codegen_c
 from codegen_c.compile import compiler_command
 from codegen_c.emit import entry_name
 from codegen_cuda import available_compilers, compile_source, emit
-from codegen_cuda.emulator import run_program
-from te_lite.expr import Var, binary, call, cast, const
-from te_lite.names import Names, identifier, is_reserved
-from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Stmt, Store, seq
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.expr.expr import Var, binary, call, cast, const
+from te_lite.loops.names import Names, identifier, is_reserved
+from te_lite.loops.stmt import Buffer, For, ForKind, LoweredFunc, Stmt, Store, seq
 from tests.arithmetic.backends import HAS_GXX
 
 HEADERS = "".join(f"#include <{h}>\n" for h in ("math.h", "stdbool.h", "stdint.h", "stdio.h", "stdlib.h", "time.h"))

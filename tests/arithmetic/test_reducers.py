@@ -11,9 +11,9 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from te_lite import interp
-from te_lite.expr import Expr, binary, call, cast, compare, const
-from te_lite.reduction import all_reduce, any_reduce
+from te_lite.expr.expr import Expr, binary, call, cast, compare, const
+from te_lite.expr.reduction import all_reduce, any_reduce
+from te_lite.meaning import interp
 from tests.arithmetic.test_integers import WANT, wrap
 from tests.nonempty import nonempty
 

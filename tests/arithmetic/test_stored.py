@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.expr import binary, call, cast, compare, const, select
+from te_lite.expr.expr import binary, call, cast, compare, const, select
 from tests.arithmetic.backends import results
 from tests.nonempty import nonempty
 

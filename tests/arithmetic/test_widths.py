@@ -13,11 +13,11 @@ import pytest
 import codegen_c
 import te_lite as te
 from codegen_cuda import EmitError, emit
-from te_lite import interp
 from te_lite.errors import LowerError
-from te_lite.expr import Const, Expr, Var, binary, cast, compare, const, select
-from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Store, seq
-from te_lite.width import Widths
+from te_lite.expr.expr import Const, Expr, Var, binary, cast, compare, const, select
+from te_lite.loops.stmt import Buffer, For, ForKind, LoweredFunc, Store, seq
+from te_lite.loops.width import Widths
+from te_lite.meaning import interp
 from tests.arithmetic.backends import USUAL, results
 from tests.arithmetic.test_integers import WANT, wrap
 from tests.nonempty import nonempty

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import codegen_c
-from te_lite.expr import Expr, Var, cast, const, if_then_else, logical_and, maximum
-from te_lite.interp import run
-from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store, map_exprs, seq
-from te_lite.visit import substitute
+from te_lite.expr.expr import Expr, Var, cast, const, if_then_else, logical_and, maximum
+from te_lite.expr.visit import substitute
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store, map_exprs, seq
+from te_lite.meaning.interp import run
 from tests.nonempty import nonempty
 
 S, P, V, U = ForKind.SERIAL, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.UNROLLED

@@ -16,11 +16,11 @@ from ansor.space.programs import Programs
 from codegen_c.indices import Indices
 from codegen_c.promote import promote
 from codegen_c.vectorize import legalise
-from te_lite.bounds import infer_bounds
-from te_lite.nest import nests_of
-from te_lite.register_tile import VectorUnit
-from te_lite.state import State
-from te_lite.stmt import Alloc, For, LoweredFunc, Seq, stmts_of
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.nest import nests_of
+from te_lite.loops.register_tile import VectorUnit
+from te_lite.loops.stmt import Alloc, For, LoweredFunc, Seq, stmts_of
+from te_lite.schedule.state import State
 from tests.drawn_programs import drawn_program
 
 HARDWARE = ansor.HardwareParams(2, 64, 64, 0, 0, 0, 0, 0)

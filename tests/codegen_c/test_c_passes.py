@@ -12,9 +12,9 @@ from codegen_c.indices import Indices
 from codegen_c.promote import promote
 from codegen_c.registers import scalarise
 from codegen_c.vectorize import legalise
-from te_lite.expr import Expr, Var, cast, const, if_then_else, maximum
-from te_lite.interp import run
-from te_lite.stmt import Alloc, Buffer, For, If, LoweredFunc, Stmt, Store, seq, stmts_of
+from te_lite.expr.expr import Expr, Var, cast, const, if_then_else, maximum
+from te_lite.loops.stmt import Alloc, Buffer, For, If, LoweredFunc, Stmt, Store, seq, stmts_of
+from te_lite.meaning.interp import run
 
 from .c_programs import P, S, U, V, assert_close, func, nest, poisoned, random_array, v
 

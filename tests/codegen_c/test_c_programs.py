@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import codegen_c
-from te_lite.expr import call, cast, const, if_then_else, maximum, minimum, select
-from te_lite.stmt import Alloc, Buffer, If, Store, allocated, seq
+from te_lite.expr.expr import call, cast, const, if_then_else, maximum, minimum, select
+from te_lite.loops.stmt import Alloc, Buffer, If, Store, allocated, seq
 from tests.amount import some
 
 from .c_programs import P, S, U, V, assert_close, check, conv2d, conv2d_numpy, func, matmul, nest, random_array, v

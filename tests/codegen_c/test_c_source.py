@@ -14,10 +14,10 @@ import codegen_c
 from codegen_c import compile as driver
 from codegen_c.gather import plan_gather
 from codegen_c.indices import Indices
-from te_lite.c_text import literal
-from te_lite.expr import call, const
-from te_lite.names import Names, identifier
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, Store, seq
+from te_lite.expr.expr import call, const
+from te_lite.loops.c_text import literal
+from te_lite.loops.names import Names, identifier
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, Store, seq
 from tests.whole_way.draw import draw
 from tests.whole_way.outcome import Outcome
 from tests.whole_way.programs import Programs

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.core import registry
-from ansor.core.export import entry_of, export_program
-from ansor.core.sealed_folder import DIGEST, signed
+from ansor.core.device.export import entry_of, export_program
+from ansor.core.files.sealed_folder import DIGEST, signed
+from ansor.core.target import registry
 from codegen_c.compile import compiler_command
-from te_lite.names import identifier, is_reserved
+from te_lite.loops.names import identifier, is_reserved
 from tests.nonempty import nonempty
 from tests.relay_lite.hostile_exports import changed_json
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.private_files import read_sealed
+from ansor.core.files.private_files import read_sealed
 from codegen_c import CompileError, Options, emit
 from codegen_c.compile import object_code
 from codegen_c.library import (
@@ -22,9 +22,9 @@ from codegen_c.library import (
     link,
 )
 from te_lite import topi
-from te_lite.replay import apply
-from te_lite.step import CacheRead
-from te_lite.stmt import Alloc, stmts_of
+from te_lite.loops.stmt import Alloc, stmts_of
+from te_lite.schedule.replay import apply
+from te_lite.schedule.step import CacheRead
 from te_lite.topi import benchmarks
 from tests.oracle import Oracle
 

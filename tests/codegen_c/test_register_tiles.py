@@ -15,8 +15,8 @@ import te_lite as te
 from ansor.features.held_sums import HeldSums
 from codegen_c.emit import emit
 from codegen_c.host import PROCESSORS
-from te_lite.lower import lower
-from te_lite.register_tile import VectorUnit
+from te_lite.loops.register_tile import VectorUnit
+from te_lite.lowering.lower import lower
 from tests.nonempty import nonempty
 from tests.workloads import conv2d_nchw, conv2d_nhwc, depthwise, matmul, matmul_relu, softmax
 

@@ -41,7 +41,7 @@ def check(pairs: Sequence[tuple[Tensor, Tensor]], options: Options, rng: np.rand
     inputs = {a: (rng.standard_normal(a.shape) * 100).astype(a.dtype) for a, _ in pairs}
     args = [inputs[t] if t in inputs else poisoned(t.shape, t.dtype) for t in tensors]
     codegen_c.build(func, options=options)(*args)
-    want = te.reference.evaluate(tensors, inputs, dtype="float64")
+    want = te.meaning.reference.evaluate(tensors, inputs, dtype="float64")
     for (_, b), got in nonempty(zip(pairs, args[1::2], strict=True)):
         np.testing.assert_array_equal(got, want[b].astype(b.dtype))
     return codegen_c.emit(func, options=options)

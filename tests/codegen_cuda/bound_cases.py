@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from ansor.measure.check import Accepted
-from te_lite.dtype import computed
+from te_lite.expr.dtype import computed
 
 Array = np.ndarray
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from codegen_cuda.array_checks import ARRAY_CHECKS, LARGE_CHECKS, ArrayChecks, LargeChecks
 from codegen_cuda.backend import CudaBackend
-from codegen_cuda.device import CudaDevice, DeviceArray, DeviceProgram, cubin_file
-from codegen_cuda.emit import emit
-from codegen_cuda.emulator import Launch, Memory, run_launches
-from codegen_cuda.facts import program_facts
-from codegen_cuda.timing import FirstCall
-from te_lite.stmt import LoweredFunc
+from codegen_cuda.driver.array_checks import ARRAY_CHECKS, LARGE_CHECKS, ArrayChecks, LargeChecks
+from codegen_cuda.driver.device import CudaDevice, DeviceArray, DeviceProgram, cubin_file
+from codegen_cuda.driver.timing import FirstCall
+from codegen_cuda.emission.emit import emit
+from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
+from codegen_cuda.program.facts import program_facts
+from te_lite.loops.stmt import LoweredFunc
 
 SCALARS = {"q": np.int64, "Q": np.uint64, "I": np.uint32, "f": np.float32, "d": np.float64}
 COUNTS: Counter[str] = Counter()

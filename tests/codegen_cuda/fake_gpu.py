@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from codegen_cuda.device import DeviceProgram
-from codegen_cuda.timing import Stopwatch
+from codegen_cuda.driver.device import DeviceProgram
+from codegen_cuda.driver.timing import Stopwatch
 from tests.ansor.fake_clock import FakeClock
 
 LAUNCH_SECONDS = 5e-6

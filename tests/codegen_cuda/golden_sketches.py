@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch import generate_sketches
-from te_lite.state import State
+from te_lite.schedule.state import State
 from te_lite.topi import benchmarks
 from tests.drawn_programs import drawn_program
 

@@ -9,10 +9,10 @@ import numpy as np
 
 import te_lite as te
 from codegen_cuda import CudaProgram, available_compilers, emit
-from codegen_cuda.emulator import run_program
-from te_lite import interp
-from te_lite.expr import Combiner, Reduce, Var
-from te_lite.stmt import For, ForKind, LoweredFunc, Stmt
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.expr.expr import Combiner, Reduce, Var
+from te_lite.loops.stmt import For, ForKind, LoweredFunc, Stmt
+from te_lite.meaning import interp
 from tests.codegen_c.c_programs import assert_close, func, nest, poisoned, random_array, v
 from tests.nonempty import nonempty
 

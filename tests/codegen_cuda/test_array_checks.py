@@ -11,10 +11,10 @@ import pytest
 
 from ansor.measure.array_checks import same_bits
 from ansor.measure.check import mismatch, poison_value
-from codegen_cuda.array_checks import ARRAY_CHECKS, JUDGED, ArrayChecks
-from codegen_cuda.compile import compile_source
-from codegen_cuda.emulator import Launch, Memory, run_launches
-from te_lite.dtype import DTYPES
+from codegen_cuda.driver.array_checks import ARRAY_CHECKS, JUDGED, ArrayChecks
+from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
+from te_lite.expr.dtype import DTYPES
 from tests.codegen_cuda.bound_cases import one_case
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 

@@ -14,11 +14,11 @@ import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffered
 from codegen_cuda import CudaProgram, compile_source, emit, usage
-from codegen_cuda.async_copy import WAIT, moved
-from codegen_cuda.emulator import run, run_program
-from codegen_cuda.emulator_report import EmulatorError
-from te_lite.expr import Select, Var, const, if_then_else
-from te_lite.stmt import Buffer
+from codegen_cuda.emulation.emulator import run, run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
+from codegen_cuda.pipeline.async_copy import WAIT, moved
+from te_lite.expr.expr import Select, Var, const, if_then_else
+from te_lite.loops.stmt import Buffer
 from tests.ansor.sketch_cases import HARDWARE
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.codegen_cuda.sass import LDGSTS, count
@@ -118,7 +118,7 @@ def test_single_halves_are_stored_as_usual() -> None:
     dag = te.ComputeDAG(matmul(16, 16, 24, "float16"))
     state = Product(16, 16, 24, 4, 4, 8).state()
     from_floats = emit(te.lower(state)).source
-    halves = te.lower(te.replay.replay(dag, state.steps))
+    halves = te.lower(te.schedule.replay.replay(dag, state.steps))
     source = emit(halves).source
     assert sizes(from_floats) == {4} and not sizes(source) and WAIT in source
 
@@ -131,7 +131,7 @@ def test_values_that_are_moved() -> None:
     assert moved(read) == (read, None)
     assert moved(if_then_else(inside, read, 0.0)) is not None
     found = moved(if_then_else(inside, Select(more, read, const(0.0, "float32")), 0.0))
-    assert found is not None and found[0] is read and "&&" in te.stmt_text.pretty(found[1])  # type: ignore[arg-type]
+    assert found is not None and found[0] is read and "&&" in te.loops.stmt_text.pretty(found[1])  # type: ignore[arg-type]
     others = [local[i], read + 1.0, if_then_else(inside, read, 1.0), if_then_else(inside, read, -0.0),
               if_then_else(inside, 0.0, read), const(0.0, "float32")]  # fmt: skip
     assert [moved(e) for e in others] == [None] * len(others)

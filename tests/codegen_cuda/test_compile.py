@@ -12,20 +12,12 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from codegen_cuda import (
-    CompileError,
-    cache,
-    compile_many,
-    compile_source,
-    compiler_name,
-    emit,
-    nvrtc,
-    toolkit,
-)
+from codegen_cuda import CompileError, compile_many, compile_source, compiler_name, emit
 from codegen_cuda.backend import CudaBackend
-from codegen_cuda.resources import parse_resources
+from codegen_cuda.driver import cache, nvrtc, toolkit
+from codegen_cuda.driver.resources import parse_resources
 from te_lite.environment import CODEGEN_CUDA_CACHE
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
 from tests.codegen_cuda.golden_sketches import HARDWARE
 from tests.codegen_cuda.golden_states import COUNT, golden_func
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, argmax_of, sum_of
@@ -166,7 +158,7 @@ def test_nvcc_makes_the_same_kernels() -> None:
 
 @pytest.mark.skipif(nvrtc.library() is None, reason="NVRTC is not installed")
 def test_missing_headers_are_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    import codegen_cuda.compile as module
+    import codegen_cuda.driver.compile as module
 
     monkeypatch.setattr(module, "include_folders", lambda: ())
     monkeypatch.setattr(module, "available_compilers", lambda: ("nvrtc",))
@@ -175,7 +167,7 @@ def test_missing_headers_are_one_clear_sentence(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_compiler_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    import codegen_cuda.compile as module
+    import codegen_cuda.driver.compile as module
 
     monkeypatch.setattr(module, "available_compilers", lambda: ())
     with pytest.raises(CompileError, match="neither NVRTC nor nvcc is installed; install nvidia-cuda-nvrtc"):
@@ -187,7 +179,7 @@ def test_no_compiler_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_importing_and_emitting_load_no_compiler_and_no_pycuda() -> None:
     code = (
-        "import sys, codegen_cuda; from codegen_cuda import nvrtc; assert 'pycuda' not in sys.modules; "
+        "import sys, codegen_cuda; from codegen_cuda.driver import nvrtc; assert 'pycuda' not in sys.modules; "
         "assert nvrtc.library.cache_info().currsize == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from codegen_cuda import cuda_graph
-from codegen_cuda.cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
-from codegen_cuda.errors import DeviceError
+from codegen_cuda.networks import cuda_graph
+from codegen_cuda.networks.cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
+from codegen_cuda.program.errors import DeviceError
 
 
 class Stream:

@@ -11,16 +11,17 @@ import pytest
 from ansor.cli import main as main_module
 from ansor.cli.devices import hardware_of
 from ansor.core.errors import MeasureError
-from ansor.core.hardware import HardwareParams
-from ansor.core.measure_values import DeviceInfo
-from ansor.core.target import Target
-from ansor.core.task import SearchTask
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
+from ansor.core.tasks.measure_values import DeviceInfo
+from ansor.core.tasks.task import SearchTask
 from ansor.measure.devices import list_devices
 from ansor.measure.local import LocalRunner
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.policy.tuning_options import TuningOptions
-from codegen_cuda import backend, device
-from codegen_cuda.errors import DeviceError
+from codegen_cuda import backend
+from codegen_cuda.driver import device
+from codegen_cuda.program.errors import DeviceError
 from tests.workloads import matmul
 
 NUMBERS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codegen_cuda.device import DeviceProgram
+from codegen_cuda.driver.device import DeviceProgram
 
 KERNEL = {"arguments": [0], "dynamic_bytes": 0, "grid": [1, 1, 1], "block": [1, 1, 1]}
 FACTS = {"arguments": 1, "scratch_bytes": [], "kernels": [{"name": f"kernel{k}", **KERNEL} for k in range(3)]}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from codegen_cuda import EmitError, emit
-from te_lite.expr import Expr, Var, as_expr, binary, call, cast, compare, const, if_then_else, minimum, select
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, ThreadReduce, seq
+from te_lite.expr.expr import Expr, Var, as_expr, binary, call, cast, compare, const, if_then_else, minimum, select
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, ThreadReduce, seq
 from tests.codegen_cuda.golden_states import golden_func
 from tests.codegen_cuda.gpu_nests import check, func, kernel, nest, sum_of, v
 
@@ -257,7 +257,7 @@ def test_odd_constants() -> None:
 
 def test_refusals_name_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """The emitter's own, for those that do not ask the verifier first."""
-    monkeypatch.setattr(sys.modules["codegen_cuda.emit"], "verify", lambda func: None)
+    monkeypatch.setattr(sys.modules["codegen_cuda.emission.emit"], "verify", lambda func: None)
     t, u, i = v("t", "u", "i")
     a = Buffer("A", "float32", (8,))
     store = Store(a, t, as_expr(1.0))

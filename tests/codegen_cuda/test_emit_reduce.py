@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.expr import Combiner, Expr, as_expr, binary, cast, compare
-from te_lite.reduction import all_reduce, any_reduce
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Store, ThreadReduce, seq
-from te_lite.sync import insert_barriers
+from te_lite.expr.expr import Combiner, Expr, as_expr, binary, cast, compare
+from te_lite.expr.reduction import all_reduce, any_reduce
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Store, ThreadReduce, seq
+from te_lite.lowering.sync import insert_barriers
 from tests.codegen_cuda.gpu_nests import argmax_of, check, func, kernel, sum_of, v
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")

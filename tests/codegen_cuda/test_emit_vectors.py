@@ -10,8 +10,8 @@ import pytest
 
 from codegen_cuda import emit
 from te_lite.errors import UnsafeError
-from te_lite.expr import Expr, Var, call, cast, compare, const, if_then_else, logical_and, maximum
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq
+from te_lite.expr.expr import Expr, Var, call, cast, compare, const, if_then_else, logical_and, maximum
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq
 from tests.codegen_cuda.gpu_nests import check, func, kernel, v
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansor.core.private_files import read_sealed
-from codegen_cuda import emulator_build
-from codegen_cuda.emulator import run
-from codegen_cuda.emulator_report import EmulatorError
+from ansor.core.files.private_files import read_sealed
+from codegen_cuda.emulation import emulator_build
+from codegen_cuda.emulation.emulator import run
+from codegen_cuda.emulation.emulator_report import EmulatorError
 from tests.nonempty import nonempty
 
 from .cuda_kernels import TREE

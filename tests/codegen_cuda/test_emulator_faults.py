@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_cuda.emulator import run
-from codegen_cuda.emulator_report import EmulatorError, Finding
+from codegen_cuda.emulation.emulator import run
+from codegen_cuda.emulation.emulator_report import EmulatorError, Finding
 
 from .cuda_kernels import KERNELS, Kernel
 

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.export import PROGRAM, export_program
-from ansor.core.exported_program import ExportedProgram, program_from_json
-from ansor.core.sealed_folder import read_sealed_folder
+from ansor.core.device.export import PROGRAM, export_program
+from ansor.core.device.exported_program import ExportedProgram, program_from_json
+from ansor.core.files.sealed_folder import read_sealed_folder
 from codegen_c.compile import compiler_command
-from codegen_cuda import export
-from codegen_cuda.compile import available_compilers
-from codegen_cuda.emulator import run
+from codegen_cuda.driver import export
+from codegen_cuda.driver.compile import available_compilers
+from codegen_cuda.emulation.emulator import run
 from te_lite.errors import TeError
 
 pytestmark = pytest.mark.skipif(
@@ -115,10 +115,10 @@ def program(folder: Path) -> ExportedProgram:
 
 def test_load_module_checks_architecture_and_launches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is loaded on the device before the first call, so that all but that is checked without one."""
-    monkeypatch.setattr("codegen_cuda.architecture.architecture", lambda index=0: "sm_86")
+    monkeypatch.setattr("codegen_cuda.driver.architecture.architecture", lambda index=0: "sm_86")
     func = export.CudaExporter().load(program(folder))
     assert func.entry_name == "softmax" and "__global__" in func.source
-    monkeypatch.setattr("codegen_cuda.architecture.architecture", lambda index=0: "sm_90")
+    monkeypatch.setattr("codegen_cuda.driver.architecture.architecture", lambda index=0: "sm_90")
     with pytest.raises(TeError, match="was compiled for sm_80; build it for this device, got device='sm_90'"):
         export.CudaExporter().load(program(folder))
     with pytest.raises(ansor.ExportError, match=r"program .*was compiled for sm_80"):

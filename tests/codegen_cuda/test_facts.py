@@ -12,8 +12,8 @@ pytest.importorskip("onnxruntime")
 
 import te_lite as te
 from ansor.core.errors import GraphError
-from codegen_cuda.emit import emit
-from codegen_cuda.facts import facts_from_json, program_facts
+from codegen_cuda.emission.emit import emit
+from codegen_cuda.program.facts import facts_from_json, program_facts
 from te_lite import topi
 from tests.relay_lite.hostile_exports import changed_json
 

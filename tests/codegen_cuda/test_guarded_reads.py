@@ -13,7 +13,7 @@ import te_lite as te
 from ansor.sketch import streaming
 from ansor.sketch.streaming import streaming_state
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from relay_lite.ir.op_registry import get
 
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")

@@ -7,11 +7,11 @@ import shutil
 import numpy as np
 import pytest
 
-from codegen_cuda.array_checks import JUDGED, LARGE_CHECKS
-from codegen_cuda.compile import compile_source
-from codegen_cuda.emulator import run
-from te_lite.drawn import DRAWN, DrawnArray, _hash, key_of
-from te_lite.dtype import computed
+from codegen_cuda.driver.array_checks import JUDGED, LARGE_CHECKS
+from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.emulation.emulator import run
+from te_lite.expr.dtype import computed
+from te_lite.meaning.drawn import DRAWN, DrawnArray, _hash, key_of
 from tests.codegen_cuda.bound_cases import special
 from tests.codegen_cuda.emulated_device import EmulatedDevice
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER

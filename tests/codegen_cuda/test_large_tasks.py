@@ -22,7 +22,7 @@ from ansor.measure.jobs import JobFailure, Workbench
 from ansor.measure.payload import task_payload
 from ansor.measure.samples import Definition, chosen_places
 from ansor.sketch.plain import plain_state
-from te_lite.reference_demand import Demand
+from te_lite.meaning.reference_demand import Demand
 from tests.codegen_cuda.emulated_device import BACKEND, COUNTS, REFERENCE_FAULT, EmulatedDevice
 from tests.nonempty import nonempty
 from tests.workloads import WORKLOADS, argmax, conv2d_nchw, matmul, matmul_relu, softmax
@@ -255,7 +255,7 @@ def test_what_is_accepted_at_samples_is_what_is_accepted_of_the_whole(name: str)
         for a, b in ((right.low, whole[t].low), (right.high, whole[t].high)):
             np.testing.assert_allclose(a.astype("float64"), b.reshape(-1).astype("float64"), rtol=1e-6)
         assert mismatch(((right.low + right.high) / 2).astype(t.dtype).reshape(t.shape), whole[t]) == "" or (
-            t.dtype not in te.dtype.FLOATS
+            t.dtype not in te.expr.dtype.FLOATS
         )
 
 

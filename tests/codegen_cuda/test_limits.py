@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.sketch import generate_sketches
 from codegen_cuda import CompileError, Limits, check_limits, compile_source, emit, usage
-from te_lite.bounds import infer_bounds
-from te_lite.expr import Var, const
-from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Store, seq, stmts_of
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.expr.expr import Var, const
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Store, seq, stmts_of
 from tests.codegen_cuda.golden_states import COUNT, golden_func, golden_state
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, func, kernel, nest, sum_of, v
 from tests.codegen_cuda.test_emit_reduce import reduction

@@ -11,21 +11,22 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.extra import extra_sketches
 from codegen_cuda import emit
-from codegen_cuda.cuda_program import KernelNest, kernel_nests
-from codegen_cuda.emulator import run_program
-from codegen_cuda.lane_digits import with_lane_digits
-from codegen_cuda.operands_ahead import most_words, with_operands_ahead
-from codegen_cuda.staged_copies import staged
-from codegen_cuda.vector_writes import with_vector_writes
-from te_lite.expr import Var, compare
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import (
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.passes.lane_digits import with_lane_digits
+from codegen_cuda.passes.vector_writes import with_vector_writes
+from codegen_cuda.pipeline.operands_ahead import most_words, with_operands_ahead
+from codegen_cuda.pipeline.staged_copies import staged
+from codegen_cuda.program.cuda_program import KernelNest, kernel_nests
+from te_lite.expr.expr import Var, compare
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import (
     Annotate,
     CacheRead,
     CacheWrite,
@@ -42,7 +43,6 @@ from te_lite.step import (
     StorageAlign,
     StorageOrder,
 )
-from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
 from te_lite.topi import benchmarks
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch.extra import extra_sketches
-from codegen_cuda.outer_product import in_outer_product_order
-from te_lite.expr import Binary, Expr, Var, const
-from te_lite.interp import run
-from te_lite.simplify import Simplifier
-from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store
+from codegen_cuda.passes.outer_product import in_outer_product_order
+from te_lite.expr.expr import Binary, Expr, Var, const
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import substitute
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store
+from te_lite.meaning.interp import run
 from te_lite.topi import benchmarks
-from te_lite.visit import substitute
 from tests.drawn_programs import drawn_program
 
 CUDA = Target.of("cuda")

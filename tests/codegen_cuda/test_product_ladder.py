@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from benchmarks.product_ladder import product, rungs
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ import pytest
 
 import te_lite as te
 from codegen_cuda import CudaProgram, emit
-from codegen_cuda.emulator import run_program
-from codegen_cuda.emulator_report import EmulatorError
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite import ComputeDAG, topi
 from te_lite.errors import InterpError, UnsafeError
-from te_lite.expr import BufferLoad, as_expr, binary, compare, const
-from te_lite.interp import run
-from te_lite.stmt import If, QuadStore, Stmt, Store, bodies, with_bodies
+from te_lite.expr.expr import BufferLoad, as_expr, binary, compare, const
+from te_lite.loops.stmt import If, QuadStore, Stmt, Store, bodies, with_bodies
+from te_lite.meaning.interp import run
 from tests.amount import some
 from tests.ansor.test_tensor_core_rule import Checker, drawn
 from tests.mma_schedules import Tiled

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codegen_cuda.compile import compile_source
-from codegen_cuda.emit import emit
-from codegen_cuda.reads_first import MOST_WORDS, with_reads_first
-from te_lite import interp
-from te_lite.expr import cast, compare, if_then_else, maximum
-from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq, stmts_of, stored_in
+from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.emission.emit import emit
+from codegen_cuda.passes.reads_first import MOST_WORDS, with_reads_first
+from te_lite.expr.expr import cast, compare, if_then_else, maximum
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq, stmts_of, stored_in
+from te_lite.meaning import interp
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, check, func, kernel, v
 from tests.codegen_cuda.sass import INSTRUCTION, texts
 

@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansor.core.network_plan import KernelCode
-from codegen_cuda import architecture, emulator
-from codegen_cuda.cluster_text import CLUSTER_HELPERS
-from codegen_cuda.compile import available_compilers, compile_source
-from codegen_cuda.errors import DeviceError
-from codegen_cuda.recurrence import recurrence_code, shares_of
+from ansor.core.device.network_plan import KernelCode
+from codegen_cuda.driver import architecture
+from codegen_cuda.driver.compile import available_compilers, compile_source
+from codegen_cuda.emulation import emulator
+from codegen_cuda.networks.cluster_text import CLUSTER_HELPERS
+from codegen_cuda.networks.recurrence import recurrence_code, shares_of
+from codegen_cuda.program.errors import DeviceError
 from relay_lite import reference
 from relay_lite.compiler.extract import whole_loops
 from relay_lite.compiler.optimize import optimize

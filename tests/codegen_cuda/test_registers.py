@@ -7,9 +7,9 @@ import re
 import pytest
 
 from codegen_cuda import compile_source, emit
-from codegen_cuda.registers import MAX_ARRAY_BYTES, MAX_MEMORY_STATEMENTS, MAX_STATEMENTS, MAX_UNROLL
-from te_lite.expr import const
-from te_lite.stmt import Alloc, Buffer, ForKind, LoweredFunc, Store, seq
+from codegen_cuda.passes.registers import MAX_ARRAY_BYTES, MAX_MEMORY_STATEMENTS, MAX_STATEMENTS, MAX_UNROLL
+from te_lite.expr.expr import const
+from te_lite.loops.stmt import Alloc, Buffer, ForKind, LoweredFunc, Store, seq
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, check, func, kernel, nest, v
 
 U, S = ForKind.UNROLLED, ForKind.SERIAL

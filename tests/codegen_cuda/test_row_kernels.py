@@ -11,9 +11,9 @@ import pytest
 import te_lite as te
 from ansor.sketch.extra import extra_sketches
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.ansor.sketch_cases import HARDWARE
 from tests.row_programs import layer_norm, softmax
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from codegen_cuda import emit, nvrtc
-from codegen_cuda.emulator import run_program
-from codegen_cuda.emulator_report import EmulatorError
-from codegen_cuda.toolkit import include_folders
+from codegen_cuda import emit
+from codegen_cuda.driver import nvrtc
+from codegen_cuda.driver.toolkit import include_folders
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
 from tests.mma_schedules import GROUPS, Tiled
 
 FLOATS = GROUPS["tf32, four tiles"]

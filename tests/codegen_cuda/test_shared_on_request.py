@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import GPUS, HardwareParams
+from ansor.core.target.hardware import GPUS, HardwareParams
 from ansor.sketch import generate_sketches
 from codegen_cuda import CudaProgram, LimitError, Limits, check_limits, compile_source, emit, require_limits
 from codegen_cuda.backend import CudaBackend
-from codegen_cuda.device import DeviceProgram
-from codegen_cuda.emulator import run_program
-from codegen_cuda.limits import SHARED_ON_REQUEST
-from te_lite.stmt import LoweredFunc
+from codegen_cuda.driver.device import DeviceProgram
+from codegen_cuda.emission.limits import SHARED_ON_REQUEST
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.loops.stmt import LoweredFunc
 from tests.amount import some
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.drawn_programs import drawn_program

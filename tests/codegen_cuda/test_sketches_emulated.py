@@ -13,8 +13,8 @@ import pytest
 
 import te_lite as te
 from codegen_cuda import emit
-from codegen_cuda.emulator import run_program
-from te_lite.step_json import to_json
+from codegen_cuda.emulation.emulator import run_program
+from te_lite.schedule.step_json import to_json
 from tests.codegen_cuda.golden_sketches import (
     ENTRIES,
     REDUCED,

@@ -21,7 +21,7 @@ BEST = 2.7e-3
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock()
-    monkeypatch.setattr("codegen_cuda.timing.time", clock)
+    monkeypatch.setattr("codegen_cuda.driver.timing.time", clock)
     return clock
 
 

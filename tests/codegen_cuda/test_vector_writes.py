@@ -7,8 +7,8 @@ import re
 import pytest
 
 from codegen_cuda import emit
-from te_lite.expr import Expr, as_expr, compare, logical_and
-from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store
+from te_lite.expr.expr import Expr, as_expr, compare, logical_and
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store
 from tests.codegen_cuda.gpu_nests import check, func, kernel, v
 
 BLOCKS, THREADS, COPIES, LANES = 3, 2, 3, 4

@@ -12,15 +12,13 @@ import pytest
 
 import te_lite as te
 from codegen_cuda import CompileError, CudaProgram, EmitError, compile_source, emit, usage
-from codegen_cuda.emulator import run_program
-from codegen_cuda.emulator_report import EmulatorError
-from codegen_cuda.warpgroup import multiplies_in_groups
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
+from codegen_cuda.tensor_core.warpgroup import multiplies_in_groups
 from te_lite.errors import UnsafeError
-from te_lite.expr import BufferLoad, Var, as_expr, compare
-from te_lite.interp import run
-from te_lite.mma import MMA
-from te_lite.perfect_nest import IN_TURN
-from te_lite.stmt import (
+from te_lite.expr.expr import BufferLoad, Var, as_expr, compare
+from te_lite.loops.perfect_nest import IN_TURN
+from te_lite.loops.stmt import (
     Alloc,
     Barrier,
     Cut,
@@ -36,6 +34,8 @@ from te_lite.stmt import (
     stmts_of,
     with_bodies,
 )
+from te_lite.meaning.interp import run
+from te_lite.tensor_core.mma import MMA
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.mma_schedules import GROUPS, Tiled
 

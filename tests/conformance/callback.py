@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.baseline import Baseline
-from ansor.core.measure_values import DeviceUse, MeasureInput, MeasureResult
-from ansor.core.protocols import MeasureCallback
+from ansor.core.tasks.baseline import Baseline
+from ansor.core.tasks.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ansor.core.tasks.protocols import MeasureCallback
 from ansor.offline.common import NoBuilder
 from tests.conformance.policy import Heard, MadeUpRunner, matmul_task
 

@@ -21,8 +21,8 @@ import ansor
 import te_lite as te
 from ansor.cost_model import CostModel, reads_features
 from ansor.cost_model.metrics import pairwise_accuracy
-from te_lite.lanes import product
-from te_lite.state import State
+from te_lite.expr.lanes import product
+from te_lite.schedule.state import State
 
 PROGRAMS = 96
 

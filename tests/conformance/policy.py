@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.offline.common import NoBuilder
-from te_lite.bounds import infer_bounds
-from te_lite.replay import replay
-from te_lite.state import State
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
 from tests.ansor.sketch_cases import matmul
 
 

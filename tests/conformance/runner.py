@@ -27,10 +27,10 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
-from ansor.core.protocols import Builder, Runner
+from ansor.core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from ansor.core.tasks.protocols import Builder, Runner
 from ansor.offline.common import NoBuilder
-from te_lite.step import Pragma
+from te_lite.schedule.step import Pragma
 from tests.conformance.policy import matmul_task
 from tests.nonempty import nonempty
 

@@ -21,16 +21,16 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch import RULES, generate_sketches
 from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
 from te_lite import ComputeDAG
-from te_lite.bounds import infer_bounds
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step_json import from_json, to_json
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step_json import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty

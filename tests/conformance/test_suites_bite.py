@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
@@ -20,8 +20,8 @@ from ansor.sketch import generate_sketches
 from ansor.sketch.rule import Condition
 from ansor.space.decisions.lengths import Lengths
 from te_lite.errors import TeError
-from te_lite.replay import apply
-from te_lite.step import Pragma
+from te_lite.schedule.replay import apply
+from te_lite.schedule.step import Pragma
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conformance.callback import MeasureCallbackSuite
 from tests.conformance.mutation import MutationSuite

@@ -18,8 +18,8 @@ from ansor.cluster.host import DeviceHost
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.request import sent_task
 from ansor.cluster.runner import PortableBuilder, _files, _inputs
-from ansor.core.measure_values import BuildResult, RunOptions
-from ansor.core.processor_family import host_family
+from ansor.core.host.processor_family import host_family
+from ansor.core.tasks.measure_values import BuildResult, RunOptions
 from ansor.measure import MeasureErrorNo as E
 from ansor.measure.payload import result_from_json, task_payload
 from codegen_c.host import PROCESSORS

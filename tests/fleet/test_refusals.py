@@ -10,7 +10,7 @@ import pytest
 import ansor
 from ansor.cluster import engine
 from ansor.cluster.server import find_devices
-from ansor.core.hints import install
+from ansor.core.host.hints import install
 from ansor.exec import query_rpc_tracker, rpc_server, rpc_tracker
 from tests.fleet.cluster import ROOT, free_port
 

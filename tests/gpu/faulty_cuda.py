@@ -11,11 +11,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from codegen_cuda.architecture import target_architecture
 from codegen_cuda.backend import CudaBackend
-from codegen_cuda.compile import compile_source
-from codegen_cuda.device import cubin_file
-from te_lite.stmt import LoweredFunc
+from codegen_cuda.driver.architecture import target_architecture
+from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.driver.device import cubin_file
+from te_lite.loops.stmt import LoweredFunc
 
 BODIES = {
     "illegal_address": "C[(long long)blockIdx.x * 1000000000000LL + 999999999999LL] = 1.0f;",

@@ -13,13 +13,13 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.export import export_program
+from ansor.core.device.export import export_program
 from ansor.measure import MeasureErrorNo as E
 from ansor.measure.array_checks import OnDevice, array_checks, same_bits
 from ansor.measure.check import mismatch, poison_value
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
-from te_lite.dtype import DTYPES
+from te_lite.expr.dtype import DTYPES
 from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
 from tests.codegen_cuda.bound_cases import one_case
 from tests.conv_layer import conv2d_layer
@@ -33,9 +33,9 @@ from tests.workloads import matmul
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
-from codegen_cuda.array_checks import JUDGED  # noqa: E402
-from codegen_cuda.limits import usage  # noqa: E402
-from codegen_cuda.module import CudaModule, open_device  # noqa: E402
+from codegen_cuda.driver.array_checks import JUDGED  # noqa: E402
+from codegen_cuda.driver.module import CudaModule, open_device  # noqa: E402
+from codegen_cuda.emission.limits import usage  # noqa: E402
 from tests.nonempty import nonempty  # noqa: E402
 
 EXPECTED = {

@@ -12,7 +12,7 @@ from tests.oracle import poisoned
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
-from codegen_cuda.module import CudaModule, open_device  # noqa: E402
+from codegen_cuda.driver.module import CudaModule, open_device  # noqa: E402
 from tests.nonempty import nonempty  # noqa: E402
 
 

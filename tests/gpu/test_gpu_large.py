@@ -17,14 +17,14 @@ from ansor.measure.jobs import Workbench
 from ansor.measure.payload import task_payload
 from ansor.sketch.plain import plain_state
 from te_lite import topi
-from te_lite.drawn import DRAWN, DrawnArray, key_of
+from te_lite.meaning.drawn import DRAWN, DrawnArray, key_of
 from tests.workloads import matmul
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
 from codegen_cuda.backend import BACKEND  # noqa: E402
-from codegen_cuda.module import open_device  # noqa: E402
+from codegen_cuda.driver.module import open_device  # noqa: E402
 
 
 @pytest.mark.parametrize("dtype", sorted(DRAWN))

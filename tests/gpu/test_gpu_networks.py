@@ -22,9 +22,9 @@ from tests.relay_lite.pass_graphs import Layers, random_network, relu
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
-from codegen_cuda.cuda_graph import LaunchGraph  # noqa: E402
-from codegen_cuda.launch_ways import WAYS  # noqa: E402
-from codegen_cuda.module import open_device  # noqa: E402
+from codegen_cuda.driver.module import open_device  # noqa: E402
+from codegen_cuda.networks.cuda_graph import LaunchGraph  # noqa: E402
+from codegen_cuda.networks.launch_ways import WAYS  # noqa: E402
 from tests.nonempty import nonempty  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]

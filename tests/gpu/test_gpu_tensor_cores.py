@@ -12,7 +12,7 @@ from tests.mma_schedules import GROUPS, PROGRAMS
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
-from codegen_cuda.module import CudaModule, open_device  # noqa: E402
+from codegen_cuda.driver.module import CudaModule, open_device  # noqa: E402
 
 GUARD = 16
 """How much more than one rounding a sum is off: tensor cores add with few guard bits, in an order of their own."""

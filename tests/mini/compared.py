@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 import mini_ansor.bounds as mini
-import te_lite.region as engine
-from ansor.core.hardware import HardwareParams
+import te_lite.schedule.region as engine
+from ansor.core.target.hardware import HardwareParams
 from ansor.features.extraction import state_features
 from ansor.features.schema import INDEX
 from mini_ansor.__main__ import step_from_json
@@ -17,8 +17,8 @@ from mini_ansor.features import NAMES, features
 from mini_ansor.program import GPU, Machine
 from mini_ansor.program import State as MiniState
 from mini_ansor.steps import replay
-from te_lite.bounds import infer_bounds
-from te_lite.state import ATTACHED, SplitRel, State
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.state import ATTACHED, SplitRel, State
 
 from .translate import steps_of
 

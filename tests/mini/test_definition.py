@@ -11,7 +11,7 @@ from ansor.sketch import generate_sketches as engine_sketches
 from mini_ansor.__main__ import step_from_json, step_to_json, total_flops
 from mini_ansor.program import StepError
 from mini_ansor.sketch import generate_sketches
-from te_lite.state import State
+from te_lite.schedule.state import State
 from tests.amount import some
 from tests.ansor.test_sketch_golden import GOLDEN, TARGETS
 from tests.ansor.test_sketch_golden import dag_of as golden_dag

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import mini_ansor
-from ansor.core.catalog import CATALOG
-from ansor.core.workloads import workload_key_to_tensors
+from ansor.core.tasks.catalog import CATALOG
+from ansor.core.tasks.workloads import workload_key_to_tensors
 from ansor.records.lines import load_records
 from mini_ansor.__main__ import WORKLOADS, Model, Search, matmul, step_to_json
 from mini_ansor.c import Result

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ansor.sketch import generate_sketches as engine_sketches
-from codegen_cuda import emulator
+from codegen_cuda.emulation import emulator
 from mini_ansor import c
 from mini_ansor.c import Measurer, difference
 from mini_ansor.cuda import kernels
@@ -18,8 +18,8 @@ from mini_ansor.population import program, random_genes
 from mini_ansor.program import State, ordered
 from mini_ansor.sketch import generate_sketches
 from te_lite import ComputeDAG
-from te_lite.reference import evaluate as engine_values
-from te_lite.reference import random_inputs
+from te_lite.meaning.reference import evaluate as engine_values
+from te_lite.meaning.reference import random_inputs
 from tests import workloads
 from tests.amount import some
 from tests.drawn_programs import drawn_program

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import te_lite.expr as te
+import te_lite.expr.expr as te
 from mini_ansor import expr as mini
-from te_lite.dag import ComputeDAG
-from te_lite.state import State
-from te_lite.step import Split
-from te_lite.step_json import to_json
-from te_lite.tensor import ComputeOp
+from te_lite.computation.tensor import ComputeOp
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Split
+from te_lite.schedule.step_json import to_json
 
 DTYPES = {"float32": "float32", "int32": "int32", "bool": "bool"}
 

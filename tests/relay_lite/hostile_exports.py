@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.core.sealed_folder import DIGEST, MANIFEST, signed
+from ansor.core.files.sealed_folder import DIGEST, MANIFEST, signed
 from relay_lite.ir.errors import GraphError
 from relay_lite.runtime.files import PARAMS
 from relay_lite.runtime.library import load

@@ -10,8 +10,8 @@ import numpy as np
 import te_lite as te
 from relay_lite.ir.nodes import Call, Constant, Expr, Tuple, Var, tensor_type
 from relay_lite.ir.types import TensorType, TupleType
-from te_lite.expr import FLOATS
-from te_lite.reference import evaluate
+from te_lite.expr.expr import FLOATS
+from te_lite.meaning.reference import evaluate
 
 TARGETS = ("c", "cuda")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from ansor.core.network_plan import ExecutionPlan
-from codegen_cuda.compile import available_compilers
+from ansor.core.device.network_plan import ExecutionPlan
+from codegen_cuda.driver.compile import available_compilers
 from relay_lite import reference
 from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.make import call, var

@@ -12,14 +12,15 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.policy.default_schedule import default_states
 from ansor.sketch.plain import plain_state
-from codegen_cuda import available_compilers, emulator
+from codegen_cuda import available_compilers
 from codegen_cuda import emit as emit_cuda
-from codegen_cuda.architecture import runs_on
-from codegen_cuda.fetch_ahead import NOTHING
-from codegen_cuda.network import CudaNetworkBackend
+from codegen_cuda.driver.architecture import runs_on
+from codegen_cuda.emulation import emulator
+from codegen_cuda.networks.network import CudaNetworkBackend
+from codegen_cuda.overlap.fetch_ahead import NOTHING
 from relay_lite import reference
 from relay_lite.compiler.build import build
 from relay_lite.ir.errors import GraphError
@@ -109,7 +110,7 @@ def test_which_devices_run_which_code(made: str, here: str, fits: bool) -> None:
 
 
 def test_a_device_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codegen_cuda.architecture.architecture", lambda index: "sm_75")
+    monkeypatch.setattr("codegen_cuda.driver.architecture.architecture", lambda index: "sm_75")
     with pytest.raises(GraphError, match="was compiled for sm_90; build it for this device, got device='sm_75'"):
         CudaNetworkBackend().check_machine({"architecture": "sm_90"}, 0)
 

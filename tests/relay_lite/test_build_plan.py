@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor.core.network_plan import ExecutionPlan, plan_from_json
-from codegen_cuda.streams import dependencies, queues
+from ansor.core.device.network_plan import ExecutionPlan, plan_from_json
+from codegen_cuda.networks.streams import dependencies, queues
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
 from relay_lite.ir.op_registry import Attrs, Op, OpPattern

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.sealed_folder import DIGEST, signed
+from ansor.core.files.sealed_folder import DIGEST, signed
 from relay_lite import graph_executor, reference
 from relay_lite.compiler.build import build
 from relay_lite.ir.errors import GraphError

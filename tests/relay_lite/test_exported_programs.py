@@ -15,7 +15,7 @@ import pytest
 
 import relay_lite as relay
 from ansor.cli.main import main
-from ansor.core.nd import aligned_copy
+from ansor.core.device.nd import aligned_copy
 from relay_lite import Call, GraphError, graph_executor, post_order, reference
 from relay_lite.tuning.network import load_network
 from tests.nonempty import nonempty

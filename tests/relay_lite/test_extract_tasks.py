@@ -11,7 +11,7 @@ import pytest
 
 import ansor
 import relay_lite as relay
-from ansor.core.networks import extract_tasks
+from ansor.core.tasks.networks import extract_tasks
 from relay_lite.ir.module import IRModule
 from relay_lite.ir.nodes import Expr, Function, FunctionCall
 from relay_lite.ir.visit import free_vars

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ansor import extract_tasks
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.sketch.extra.product_roles import roles_of
 from relay_lite import reference, transform
 from relay_lite.compiler.group_programs import choose_program, wanted
@@ -18,7 +18,7 @@ from relay_lite.ir.nodes import Call, Constant, Function, FunctionCall
 from relay_lite.ir.visit import post_order
 from relay_lite.transform.fold_stride import with_folded_stride
 from relay_lite.transform.strategy import folds_stride
-from te_lite.verify_points import MOST_POINTS
+from te_lite.verify.verify_points import MOST_POINTS
 from tests.relay_lite.pass_graphs import calls
 
 SHAPES = [  # size, kernel, strides, padding, channels

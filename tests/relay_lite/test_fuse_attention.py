@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from relay_lite.compiler.extract import group_uses
 from relay_lite.compiler.optimize import pipeline
 from relay_lite.ir.make import call, var

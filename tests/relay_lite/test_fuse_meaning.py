@@ -18,7 +18,7 @@ from relay_lite.ir.reference import run
 from relay_lite.op.lower_group import lower_group
 from relay_lite.testing import get_workload
 from relay_lite.transform import FuseOps, PassContext
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 from tests.nonempty import nonempty
 
 Arrays = dict[str, Any]

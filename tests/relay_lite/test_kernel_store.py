@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.network_plan import KernelCode
+from ansor.core.device.network_plan import KernelCode
 from ansor.sketch.plain import plain_state
 from codegen_c.errors import CompileError
 from codegen_c.network import CNetworkBackend
@@ -26,7 +26,7 @@ from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Constant, Expr, Function, FunctionCall
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import NetworkLibrary
-from te_lite.stmt import LoweredFunc
+from te_lite.loops.stmt import LoweredFunc
 
 
 def network(weight: Expr | None = None) -> Function:

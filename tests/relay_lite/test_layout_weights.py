@@ -11,7 +11,7 @@ import pytest
 
 import codegen_c
 import relay_lite as relay
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.layout.packing import PackedLayout
 from ansor.layout.reading_order import packed_layouts
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
@@ -23,8 +23,8 @@ from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall
 from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.op.lower_group import lower_group
-from te_lite.lower import lower
-from te_lite.state import State
+from te_lite.lowering.lower import lower
+from te_lite.schedule.state import State
 from tests.drawn_programs import drawn_program
 from tests.oracle import poisoned
 

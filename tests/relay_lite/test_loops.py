@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from ansor.core.network_plan import ExecutionPlan, Step, Storage, TensorPlace, plan_from_json
-from codegen_cuda.compile import available_compilers
-from codegen_cuda.streams import dependencies, queues
+from ansor.core.device.network_plan import ExecutionPlan, Step, Storage, TensorPlace, plan_from_json
+from codegen_cuda.driver.compile import available_compilers
+from codegen_cuda.networks.streams import dependencies, queues
 from relay_lite import reference
 from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.errors import GraphError

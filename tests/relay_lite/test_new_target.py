@@ -12,15 +12,15 @@ import pytest
 import ansor
 import relay_lite as relay
 import te_lite as te
-from ansor.core import registry
-from ansor.core.backends import backend
-from ansor.core.hardware import HardwareParams
+from ansor.core.device.backends import backend
+from ansor.core.target import registry
+from ansor.core.target.hardware import HardwareParams
 from ansor.measure import list_devices
 from ansor.measure.check import poison
 from relay_lite import reference
 from relay_lite.ir.errors import GraphError
 from relay_lite.runtime.graph_executor import GraphModule
-from te_lite.reference import evaluate, random_inputs
+from te_lite.meaning.reference import evaluate, random_inputs
 from tests.workloads import WORKLOADS
 
 FILE = Path(__file__).parent.parent.parent / "examples" / "seams" / "custom_backend.py"
@@ -131,7 +131,7 @@ def test_defaults() -> None:
 
 def test_an_object_that_is_no_backend_is_refused() -> None:
     ansor.register_backend("toy", "tests.relay_lite.test_new_target")
-    with pytest.raises(ansor.BackendError, match=r"derived from ansor\.core\.backend\.Backend, got 'object'"):
+    with pytest.raises(ansor.BackendError, match=r"derived from ansor\.core\.device\.backend\.Backend, got 'object'"):
         backend("toy")
 
 

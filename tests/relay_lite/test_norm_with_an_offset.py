@@ -15,7 +15,7 @@ import te_lite as te
 from relay_lite.frontend import from_onnx
 from relay_lite.ir.reference import run
 from te_lite import topi
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 from tests.relay_lite.onnx_models import Builder, onnxruntime_run
 
 Array = np.ndarray

@@ -13,7 +13,7 @@ from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Expr
 from relay_lite.op.space_batch import batch_to_space_nd, space_to_batch_nd
 from relay_lite.transform import FastMath, FlattenAtrousConv, PassContext, Sequential
-from te_lite import reference
+from te_lite.meaning import reference
 
 from .pass_graphs import Layers, assert_same_meaning, calls, function, ops, relu
 

@@ -12,7 +12,7 @@ import pytest
 import ansor
 from ansor.cli.main import main
 from ansor.core.errors import TaskError
-from ansor.core.target import HALVES, Target
+from ansor.core.target.target import HALVES, Target
 from relay_lite import build, reference
 from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.errors import GraphError

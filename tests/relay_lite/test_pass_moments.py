@@ -14,7 +14,7 @@ import te_lite as te
 from ansor.sketch import streaming
 from ansor.sketch.streaming import streaming_state
 from codegen_cuda import available_compilers, emit
-from codegen_cuda.emulator import run_program
+from codegen_cuda.emulation.emulator import run_program
 from relay_lite.compiler.build import build
 from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Expr, Function
@@ -25,7 +25,7 @@ from relay_lite.op.moments import moments
 from relay_lite.transform import PassContext
 from relay_lite.transform import moments as rule
 from relay_lite.transform.moments import Moments
-from te_lite import interp
+from te_lite.meaning import interp
 from tests.relay_lite import op_case
 from tests.relay_lite.sound_calls import f
 from tests.relay_lite.test_build_cuda import TARGET, emulate

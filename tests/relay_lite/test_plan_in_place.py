@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ansor.core.network_plan import plan_from_json
-from codegen_cuda.streams import dependencies
+from ansor.core.device.network_plan import plan_from_json
+from codegen_cuda.networks.streams import dependencies
 from relay_lite.ir.nodes import Constant, Expr, Function, Tuple, TupleGetItem, Var
 from relay_lite.ir.types import TensorType
 from relay_lite.runtime import assemble

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.sketch.extra import extra_sketches
 from ansor.space.sample import sample_rows

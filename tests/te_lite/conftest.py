@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from te_lite import interp
+from te_lite.meaning import interp
 
 
 @pytest.fixture

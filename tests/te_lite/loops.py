@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from te_lite import interp
 from te_lite.errors import InterpError
-from te_lite.expr import Var
-from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Stmt
+from te_lite.expr.expr import Var
+from te_lite.loops.stmt import Buffer, For, ForKind, LoweredFunc, Stmt
+from te_lite.meaning import interp
 
 SERIAL, PARALLEL, VECTORIZED = ForKind.SERIAL, ForKind.PARALLEL, ForKind.VECTORIZED
 LANES = (PARALLEL, VECTORIZED)

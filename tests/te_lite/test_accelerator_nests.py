@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.core.measure_values import MeasureInput, MeasureResult
-from ansor.core.task import SearchTask
+from ansor.core.tasks.measure_values import MeasureInput, MeasureResult
+from ansor.core.tasks.task import SearchTask
 from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite import Schedule, Tensor
 from te_lite.errors import LowerError, RecordError, ScheduleError
-from te_lite.interp import run
-from te_lite.lower import loop_nest
-from te_lite.python_text import python_names, python_schedule
-from te_lite.replay import replay
-from te_lite.step import CacheRead, SetScope
-from te_lite.step_json import from_json, to_json
-from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, stmts_of
+from te_lite.loops.stmt import Alloc, For, ForKind, LoweredFunc, stmts_of
+from te_lite.lowering.lower import loop_nest
+from te_lite.meaning.interp import run
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import CacheRead, SetScope
+from te_lite.schedule.step_json import from_json, to_json
 from tests.oracle import Oracle
 
 VECTORS, MATRICES, SUMS = "local.vectors", "local.matrices", "local.sums"

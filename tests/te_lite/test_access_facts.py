@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import te_lite as te
-from te_lite.access import AccessInfo
-from te_lite.replay import replay
-from te_lite.step import CacheRead, CacheWrite, ComputeInline, Step
+from te_lite.computation.access import AccessInfo
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import CacheRead, CacheWrite, ComputeInline, Step
 from tests.ansor.sketch_cases import conv2d_bn_relu, parallel_matmul
 from tests.workloads import matmul, matmul_relu
 

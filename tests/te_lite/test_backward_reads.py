@@ -15,12 +15,12 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from te_lite.bounds import infer_bounds
-from te_lite.interp import run
-from te_lite.replay import replay
-from te_lite.step import RFactor, Split, Step
-from te_lite.step_json import to_json
-from te_lite.verify import verify
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import RFactor, Split, Step
+from te_lite.schedule.step_json import to_json
+from te_lite.verify.verify import verify
 from tests.backward_reads import LONGEST, Case, random_case
 from tests.nonempty import nonempty
 from tests.schedule_fuzz import Fuzzer

@@ -6,9 +6,9 @@ import pytest
 
 import te_lite as te
 from te_lite import State, Tensor, topi
-from te_lite.bounds import infer_bounds
-from te_lite.replay import apply, replay
-from te_lite.step import (
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.step import (
     Annotate,
     CacheRead,
     CacheWrite,

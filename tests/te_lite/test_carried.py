@@ -7,15 +7,15 @@ import pytest
 
 import te_lite as te
 from te_lite import LowerError, ScheduleError, Tensor
-from te_lite.bounds import infer_bounds
-from te_lite.carried import carried, postponed, share
-from te_lite.dag import ComputeDAG
-from te_lite.interp import run
-from te_lite.mma import ROWS, mma
-from te_lite.online import LAWS
-from te_lite.step import ComputeAlong, PostponeDivision
-from te_lite.step_json import from_json, to_json
-from te_lite.tensor import ComputeOp
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.computation.tensor import ComputeOp
+from te_lite.meaning.interp import run
+from te_lite.online.carried import carried, postponed, share
+from te_lite.online.online import LAWS
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.step import ComputeAlong, PostponeDivision
+from te_lite.schedule.step_json import from_json, to_json
+from te_lite.tensor_core.mma import ROWS, mma
 from tests.ansor.test_attention import CASES, sketches
 from tests.oracle import poisoned
 from tests.te_lite.test_online import value
@@ -52,7 +52,7 @@ def op(x: Tensor) -> ComputeOp:
 def test_carrying_is_a_product(law: object) -> None:
     """What sums are multiplied by is carried from 1: the obligation that `lower_along.py` adds to those of `online`."""
     rng = np.random.default_rng(0)
-    s, m, to = [te.expr.Var(name, "float64") for name in ("s", "m", "to")]
+    s, m, to = [te.expr.expr.Var(name, "float64") for name in ("s", "m", "to")]
     one = te.const(1.0, "float64")
     for _ in range(20):
         where = {"s": float(rng.uniform(0, 9)), "m": float(rng.normal()), "to": float(rng.normal())}

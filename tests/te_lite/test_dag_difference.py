@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 import te_lite as te
-from te_lite.dag_difference import first_difference
-from te_lite.dag_json import dag_from_json, dag_to_json
+from te_lite.printing.dag_difference import first_difference
+from te_lite.printing.dag_json import dag_from_json, dag_to_json
 from tests.workloads import WORKLOADS, matmul
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.dag_json import dag_from_json, dag_to_json
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
+from te_lite.printing.dag_json import dag_from_json, dag_to_json
 
 
 def argmax_rows():

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite import double_buffer
-from te_lite.bounds import infer_bounds
-from te_lite.double_buffer import stored_elements, tile_count, tile_loops
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import InterpError, LowerError, ScheduleError
-from te_lite.interp import run
-from te_lite.python_text import python_names, python_schedule
-from te_lite.replay import apply, replay
-from te_lite.step import ComputeAt, DoubleBuffer
-from te_lite.step_json import from_json, to_json
-from te_lite.stmt import Alloc, Barrier, For, If, Seq, Stmt, bodies, seq, stmts_of, with_bodies
-from te_lite.verify import verify
+from te_lite.loops.stmt import Alloc, Barrier, For, If, Seq, Stmt, bodies, seq, stmts_of, with_bodies
+from te_lite.lowering import double_buffer
+from te_lite.lowering.double_buffer import stored_elements, tile_count, tile_loops
+from te_lite.meaning.interp import run
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.step import ComputeAt, DoubleBuffer
+from te_lite.schedule.step_json import from_json, to_json
+from te_lite.verify.verify import verify
 from tests.nonempty import nonempty
 from tests.oracle import Oracle
 from tests.te_lite.tiled_programs import CONVOLUTIONS, PRODUCTS, PROGRAMS, Product

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ansor.core.hardware import host_cores
+from ansor.core.target.hardware import host_cores
 from te_lite import environment
 from te_lite.errors import TeError
 
@@ -20,7 +20,7 @@ WRITERS = {
     "ansor/cluster/host.py",
     "ansor/cluster/keeper.py",
     "ansor/cluster/member.py",
-    "codegen_cuda/emulator_build.py",
+    "codegen_cuda/emulation/emulator_build.py",
 }
 
 

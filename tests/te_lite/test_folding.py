@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite import reference
-from te_lite.c_text import CText
 from te_lite.errors import ExprError
-from te_lite.expr import Binary, Const, Var, binary, cast, compare, const
-from te_lite.laws import LAWS, OTHER, dtype_class
-from te_lite.simplify import Simplifier
-from te_lite.width import Widths
+from te_lite.expr.expr import Binary, Const, Var, binary, cast, compare, const
+from te_lite.expr.laws import LAWS, OTHER, dtype_class
+from te_lite.expr.simplify import Simplifier
+from te_lite.loops.c_text import CText
+from te_lite.loops.width import Widths
+from te_lite.meaning import reference
 from tests.drawn_arithmetic import (
     DTYPES,
     FLOATS,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from te_lite.expr import Expr, Var, binary, const
-from te_lite.independent import independent
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Stmt, Store, seq
+from te_lite.expr.expr import Expr, Var, binary, const
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Stmt, Store, seq
+from te_lite.meaning.independent import independent
 
 Index = Callable[[Var, Var, Var], Expr]  # of the loop, a loop inside (5 iterations) and a loop outside
 A, B = Buffer("a", "int32", (200,)), Buffer("b", "int32", (200,))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.index_span import IndexTuples, first_step, form_axes, index_span, span_at_least, usual_steps
-from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, Unknown, index_form
+from te_lite.bounds.index_span import IndexTuples, first_step, form_axes, index_span, span_at_least, usual_steps
+from te_lite.bounds.reads import Affine, Form, Quotient, Scaled, Sum, Unknown, index_form
 from tests.backward_reads import index_values, random_index, written
 from tests.nonempty import nonempty
 

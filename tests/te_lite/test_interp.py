@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from te_lite import expr as ex
-from te_lite import laws
-from te_lite import reduction as red
 from te_lite.errors import InterpError
-from te_lite.expr import Var, const, maximum
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Seq, Stmt, Store, ThreadReduce, seq
+from te_lite.expr import expr as ex
+from te_lite.expr import laws
+from te_lite.expr import reduction as red
+from te_lite.expr.expr import Var, const, maximum
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Seq, Stmt, Store, ThreadReduce, seq
 from tests.nonempty import nonempty
 from tests.te_lite.loops import (
     ALL_KINDS,

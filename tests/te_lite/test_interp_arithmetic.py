@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from te_lite import expr as ex
-from te_lite.expr import call, cast, const, if_then_else, logical_and, select
-from te_lite.stmt import ForKind, If, Store, seq
+from te_lite.expr import expr as ex
+from te_lite.expr.expr import call, cast, const, if_then_else, logical_and, select
+from te_lite.loops.stmt import ForKind, If, Store, seq
 from tests.te_lite.loops import (
     ALL_KINDS,
     SERIAL,

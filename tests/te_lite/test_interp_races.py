@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from te_lite import expr as ex
-from te_lite import reduction as red
-from te_lite.expr import Var, cast, const
-from te_lite.stmt import Alloc, Barrier, ForKind, If, Seq, Stmt, Store, ThreadReduce, seq
+from te_lite.expr import expr as ex
+from te_lite.expr import reduction as red
+from te_lite.expr.expr import Var, cast, const
+from te_lite.loops.stmt import Alloc, Barrier, ForKind, If, Seq, Stmt, Store, ThreadReduce, seq
 from tests.te_lite.loops import (
     LANES,
     PARALLEL,

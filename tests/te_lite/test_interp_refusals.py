@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from te_lite import interp
 from te_lite.errors import InterpError
-from te_lite.expr import Var, const
-from te_lite.stmt import Alloc, Barrier, ForKind, If, LoweredFunc, Store, seq
+from te_lite.expr.expr import Var, const
+from te_lite.loops.stmt import Alloc, Barrier, ForKind, If, LoweredFunc, Store, seq
+from te_lite.meaning import interp
 from tests.te_lite.loops import (
     ALL_KINDS,
     blocks,

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite import ComputeDAG, Tensor, verify_access
-from te_lite.bounds import infer_bounds
+from te_lite import ComputeDAG, Tensor
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import ScheduleError
-from te_lite.interp import run
-from te_lite.lower import unverified
-from te_lite.python_text import python_names, python_schedule
-from te_lite.replay import replay
-from te_lite.schedule import Loop, Schedule
-from te_lite.step import JoinAxes, Split
-from te_lite.step_json import from_json, to_json
-from te_lite.verify import Proven, verdict
+from te_lite.lowering.lower import unverified
+from te_lite.meaning.interp import run
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.step import JoinAxes, Split
+from te_lite.schedule.step_json import from_json, to_json
+from te_lite.verify import verify_access
+from te_lite.verify.verify import Proven, verdict
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
 from tests.workloads import WORKLOADS

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.bounds import Bounds, infer_bounds
-from te_lite.region import DivAtom, Linear, Region
-from te_lite.replay import replay
-from te_lite.step import ComputeAt, Fuse, Length, Split, Step
+from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.schedule.region import DivAtom, Linear, Region
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import ComputeAt, Fuse, Length, Split, Step
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
 from tests.nonempty import nonempty
 from tests.workloads import conv2d_nchw, shuffle

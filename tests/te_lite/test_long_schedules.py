@@ -5,12 +5,12 @@ import time
 import pytest
 
 import te_lite as te
-from te_lite.element import Buffer
-from te_lite.python_text import python_names, python_schedule
-from te_lite.replay import replay
-from te_lite.step import Annotate, CacheRead, Fuse, Pragma, Reorder, Split, Step
-from te_lite.stmt import Barrier, For, ForKind, Stmt, Store, seq, stmts_of
-from te_lite.sync import insert_barriers
+from te_lite.expr.element import Buffer
+from te_lite.loops.stmt import Barrier, For, ForKind, Stmt, Store, seq, stmts_of
+from te_lite.lowering.sync import insert_barriers
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import Annotate, CacheRead, Fuse, Pragma, Reorder, Split, Step
 
 STEPS = 600
 

@@ -8,10 +8,10 @@ import pytest
 import te_lite as te
 from codegen_cuda import emit
 from te_lite import LoweredFunc, State
-from te_lite.bounds import infer_bounds
-from te_lite.interp import run
-from te_lite.loop_scope import enclosing_loops, kernel_of, privacy, scope_of, standing_loops
-from te_lite.storage import storage_class
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.loop_scope import enclosing_loops, kernel_of, privacy, scope_of, standing_loops
+from te_lite.expr.storage import storage_class
+from te_lite.meaning.interp import run
 from tests.oracle import Oracle
 from tests.workloads import matmul
 

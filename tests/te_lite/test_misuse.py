@@ -16,10 +16,11 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from codegen_cuda.emit import emit as emit_cuda
-from te_lite import misuse, topi
-from te_lite.expr import CALLS
-from te_lite.schedule import Schedule, StageHandle
+from codegen_cuda.emission.emit import emit as emit_cuda
+from te_lite import topi
+from te_lite.expr import misuse
+from te_lite.expr.expr import CALLS
+from te_lite.schedule.schedule import Schedule, StageHandle
 from tests.nonempty import nonempty
 
 ROOT = Path(__file__).parent.parent.parent

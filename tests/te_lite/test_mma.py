@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from te_lite import mma_meaning
 from te_lite.errors import ScheduleError
-from te_lite.fragment import LANES, Digit, Fragment
-from te_lite.interp import run
-from te_lite.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, chained, mma
-from te_lite.mma_meaning import BIG, execute, gathered, meaning, multiply_add, parts, read, scattered
+from te_lite.loops import mma_meaning
+from te_lite.loops.mma_meaning import BIG, execute, gathered, meaning, multiply_add, parts, read, scattered
+from te_lite.meaning.interp import run
+from te_lite.tensor_core.fragment import LANES, Digit, Fragment
+from te_lite.tensor_core.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, chained, mma
 from tests.mma_schedules import left_out, multiplied
 
 # The maps once more, copied from the formulas of the PTX manual (groupID = lane >> 2, threadID_in_group = lane % 4),

@@ -11,15 +11,8 @@ import pytest
 
 import te_lite as te
 from te_lite.errors import InterpError, LowerError, ScheduleError
-from te_lite.expr import BufferLoad, Expr, Var, compare
-from te_lite.fragment import LANES
-from te_lite.interp import run
-from te_lite.mma import MatrixLoad
-from te_lite.python_text import python_schedule
-from te_lite.replay import replay
-from te_lite.step import Split
-from te_lite.step_json import from_json, to_json
-from te_lite.stmt import (
+from te_lite.expr.expr import BufferLoad, Expr, Var, compare
+from te_lite.loops.stmt import (
     Alloc,
     Buffer,
     For,
@@ -32,7 +25,14 @@ from te_lite.stmt import (
     stmts_of,
     with_bodies,
 )
-from te_lite.verify import Refuted, verdict
+from te_lite.meaning.interp import run
+from te_lite.printing.python_text import python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import Split
+from te_lite.schedule.step_json import from_json, to_json
+from te_lite.tensor_core.fragment import LANES
+from te_lite.tensor_core.mma import MatrixLoad
+from te_lite.verify.verify import Refuted, verdict
 from tests.mma_schedules import PROGRAMS, Tiled
 from tests.te_lite.test_python_text import assert_same_program
 
@@ -90,7 +90,7 @@ def test_texts_and_records() -> None:
 # ------------------------------------------------------------------------------------------------------- refusals
 
 
-def stage(s: te.Schedule, name: str) -> te.schedule.StageHandle:
+def stage(s: te.Schedule, name: str) -> te.schedule.schedule.StageHandle:
     (found,) = [x for x in s.stages if x.op.name == name]
     return found
 

@@ -10,9 +10,9 @@ import pytest
 
 import te_lite as te
 from te_lite import Tensor, topi
-from te_lite.interp import run
-from te_lite.stmt import Alloc, Barrier, For, ForKind, Store, stmts_of
-from te_lite.verify import verify
+from te_lite.loops.stmt import Alloc, Barrier, For, ForKind, Store, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.verify.verify import verify
 from tests.oracle import Oracle
 
 Made = tuple[list[Tensor], te.Schedule]

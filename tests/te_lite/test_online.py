@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 import te_lite as te
 from te_lite import ScheduleError, Tensor, topi
-from te_lite.dag import ComputeDAG
-from te_lite.expr import Expr, Var, const
-from te_lite.interp import run
-from te_lite.online import LAWS, Law, combined
-from te_lite.python_text import python_names, python_schedule
-from te_lite.reference import evaluate
-from te_lite.replay import apply, replay
-from te_lite.schedule import Schedule
-from te_lite.state import State
-from te_lite.step import ComputeInline, JoinReductions
-from te_lite.step_json import from_json, to_json
-from te_lite.visit import free_vars, substitute
+from te_lite.expr.expr import Expr, Var, const
+from te_lite.expr.visit import free_vars, substitute
+from te_lite.meaning.interp import run
+from te_lite.meaning.reference import evaluate
+from te_lite.online.online import LAWS, Law, combined
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.schedule import Schedule
+from te_lite.schedule.state import State
+from te_lite.schedule.step import ComputeInline, JoinReductions
+from te_lite.schedule.step_json import from_json, to_json
 from tests.amount import examples
 from tests.oracle import poisoned
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from te_lite.expr import Var, as_expr, const
-from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
-from te_lite.stmt import Alloc, Buffer, For, ForKind, Store
+from te_lite.expr.expr import Var, as_expr, const
+from te_lite.loops.perfect_nest import IN_TURN, nested, perfect_nest
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Store
 
 OUT = Buffer("out", "float32", (6,))
 STORE = Store(OUT, as_expr(0), const(1.0))

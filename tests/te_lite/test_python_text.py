@@ -10,9 +10,9 @@ import pytest
 import te_lite as te
 from ansor.sketch import generate_sketches
 from te_lite import ComputeDAG, LoweredFunc, State
-from te_lite.python_text import python_names, python_schedule
-from te_lite.replay import replay
-from te_lite.step import (
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import (
     Annotate,
     CacheRead,
     CacheWrite,

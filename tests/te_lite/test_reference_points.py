@@ -11,13 +11,14 @@ import pytest
 
 import te_lite as te
 from ansor.measure.rounding import rounding_errors
-from te_lite import Tensor, reference_points, topi
-from te_lite.drawn import DRAWN, DrawnArray, key_of
-from te_lite.dtype import DTYPES
+from te_lite import Tensor, topi
+from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import InterpError
-from te_lite.reference import evaluate
-from te_lite.reference_points import PointReference
-from te_lite.tensor import ComputeOp
+from te_lite.expr.dtype import DTYPES
+from te_lite.meaning import reference_points
+from te_lite.meaning.drawn import DRAWN, DrawnArray, key_of
+from te_lite.meaning.reference import evaluate
+from te_lite.meaning.reference_points import PointReference
 from tests.nonempty import nonempty
 from tests.workloads import WORKLOADS
 

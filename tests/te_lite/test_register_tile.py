@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from te_lite.register_tile import (
+from te_lite.loops.register_tile import (
     MAX_PIECES,
     RegisterTile,
     TileLoop,

@@ -10,11 +10,11 @@ import pytest
 import te_lite as te
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import ScheduleError
-from te_lite.interp import run
-from te_lite.python_text import python_names, python_schedule
-from te_lite.replay import replay
-from te_lite.schedule import Schedule
-from te_lite.step_json import from_json, to_json
+from te_lite.meaning.interp import run
+from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.schedule import Schedule
+from te_lite.schedule.step_json import from_json, to_json
 
 N, C, K, R, STRIDE, DILATION = 9, 5, 4, 3, 2, 3
 WIDTH = (N - 1) * STRIDE + (R - 1) * DILATION + 1
@@ -105,20 +105,20 @@ def test_records_and_text(tile: tuple[int, ...]) -> None:
     assert again.state.steps == s.state.steps
 
 
-def twice(a: Tensor, i: te.expr.Var) -> te.Expr:
+def twice(a: Tensor, i: te.expr.expr.Var) -> te.Expr:
     return a[i] * a[i + 1]
 
 
-def chosen(a: Tensor, i: te.expr.Var) -> te.Expr:
+def chosen(a: Tensor, i: te.expr.expr.Var) -> te.Expr:
     return te.if_then_else(i < 4, a[i], 0.0)
 
 
-def fixed(a: Tensor, i: te.expr.Var) -> te.Expr:
+def fixed(a: Tensor, i: te.expr.expr.Var) -> te.Expr:
     return a[3] + te.const(0.0, "float32")
 
 
 @pytest.mark.parametrize("body", [twice, chosen, fixed])
-def test_other_reads_are_refused(body: Callable[[Tensor, te.expr.Var], te.Expr]) -> None:
+def test_other_reads_are_refused(body: Callable[[Tensor, te.expr.expr.Var], te.Expr]) -> None:
     """Reads in two ways; reads that a condition protects, which a copy would make anyway; one element."""
     a = te.placeholder((8,), name="a")
     b = te.compute((7,), lambda i: body(a, i), name="b")

@@ -16,26 +16,15 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite import (
-    bounds,
-    derive,
-    double_buffer,
-    edges,
-    loop_value,
-    lower_facts,
-    lower_nest,
-    lower_point,
-    reads,
-    region,
-    storage,
-    sync,
-    unroll,
-    vthread,
-)
-from te_lite.expr import binary, compare
-from te_lite.interp import run
-from te_lite.stmt import Barrier, For, Seq, Stmt, seq
-from te_lite.verify import verify
+from te_lite.bounds import bounds, reads
+from te_lite.computation import derive
+from te_lite.expr import storage
+from te_lite.expr.expr import binary, compare
+from te_lite.loops.stmt import Barrier, For, Seq, Stmt, seq
+from te_lite.lowering import double_buffer, edges, lower_facts, lower_nest, lower_point, sync, unroll, vthread
+from te_lite.meaning.interp import run
+from te_lite.schedule import loop_value, region
+from te_lite.verify.verify import verify
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
 from tests.workloads import WORKLOADS
@@ -44,7 +33,7 @@ MAX_PROGRAMS = 2400
 NAMES = ("matmul", "row_stats", "softmax", "double_matmul", "shuffle", "argmax", "conv2d_dilated", "matmul_relu")
 
 Patch = Callable[[pytest.MonkeyPatch], None]
-lowering = importlib.import_module("te_lite.lower")
+lowering = importlib.import_module("te_lite.lowering.lower")
 
 
 def no_split_guard(m: pytest.MonkeyPatch) -> None:
@@ -158,10 +147,10 @@ def cache_read_transposed(m: pytest.MonkeyPatch) -> None:
 
     def swapped(op: Any, old: Any, new: Any) -> Any:
         out = original(op, old, new)
-        flip = lambda e: te.expr.Load(new, e.indices[::-1]) if getattr(e, "tensor", None) == new else None  # noqa: E731
-        return replace(out, body=tuple(te.visit.transform(b, flip) for b in out.body))
+        flip = lambda e: te.expr.expr.Load(new, e.indices[::-1]) if getattr(e, "tensor", None) == new else None  # noqa: E731
+        return replace(out, body=tuple(te.expr.visit.transform(b, flip) for b in out.body))
 
-    m.setattr("te_lite.apply_stage.redirect_reads", swapped)
+    m.setattr("te_lite.schedule.apply_stage.redirect_reads", swapped)
 
 
 def inlined_with_swapped_axes(m: pytest.MonkeyPatch) -> None:
@@ -201,19 +190,21 @@ def rfactor_at_the_wrong_place(m: pytest.MonkeyPatch) -> None:
     def wrong(op: Any, values: Any, loops: Any, factored: int, position: int, condition: Any) -> Any:
         rf, repl = original(op, values, loops, factored, position, condition)
         (load,) = repl.reduction.sources[:1]
-        flipped = te.expr.Load(load.tensor, load.indices[::-1])
+        flipped = te.expr.expr.Load(load.tensor, load.indices[::-1])
         return rf, replace(repl, body=(replace(repl.reduction, sources=(flipped,) * len(repl.reduction.sources)),))
 
-    m.setattr("te_lite.apply_stage.rfactor_ops", wrong)
+    m.setattr("te_lite.schedule.apply_stage.rfactor_ops", wrong)
 
 
 def rfactor_condition_dropped(m: pytest.MonkeyPatch) -> None:
     original = derive.rfactor_ops
-    m.setattr("te_lite.apply_stage.rfactor_ops", lambda *a: original(*a[:-1], None))
+    m.setattr("te_lite.schedule.apply_stage.rfactor_ops", lambda *a: original(*a[:-1], None))
 
 
 def aligned_storage_too_small(m: pytest.MonkeyPatch) -> None:
-    m.setattr(te.stmt.Buffer, "size", property(lambda self: int(np.prod(self.shape, dtype=int)) if self.shape else 1))
+    m.setattr(
+        te.loops.stmt.Buffer, "size", property(lambda self: int(np.prod(self.shape, dtype=int)) if self.shape else 1)
+    )
 
 
 def loop_forgets_its_last_turn(m: pytest.MonkeyPatch) -> None:

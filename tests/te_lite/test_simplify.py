@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from te_lite.errors import ExprError
-from te_lite.expr import (
+from te_lite.expr.expr import (
     Binary,
     Call,
     Cast,
@@ -27,9 +27,9 @@ from te_lite.expr import (
     same,
     select,
 )
-from te_lite.simplify import Simplifier
-from te_lite.stmt import Buffer
-from te_lite.visit import walk
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import Buffer
 from tests.amount import examples
 from tests.nonempty import nonempty
 from tests.strategies import evaluate, grid, index_exprs, random_condition, random_index_expr

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import te_lite as te
-from te_lite.bounds import infer_bounds
-from te_lite.replay import apply, replay
-from te_lite.step import (
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.step import (
     Annotate,
     CacheRead,
     CacheWrite,
@@ -28,7 +28,7 @@ from te_lite.step import (
     StorageAlign,
     Swizzled,
 )
-from te_lite.step_json import from_json, to_json
+from te_lite.schedule.step_json import from_json, to_json
 from tests.workloads import matmul, matmul_relu
 
 EXAMPLES: list[tuple[Step, list[object]]] = [

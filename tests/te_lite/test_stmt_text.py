@@ -7,8 +7,8 @@ import ast
 import numpy as np
 import pytest
 
-from te_lite import reduction as red
-from te_lite.expr import (
+from te_lite.expr import reduction as red
+from te_lite.expr.expr import (
     Binary,
     Compare,
     Const,
@@ -24,8 +24,8 @@ from te_lite.expr import (
     maximum,
     select,
 )
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Store, ThreadReduce, seq
-from te_lite.stmt_text import pretty
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Store, ThreadReduce, seq
+from te_lite.loops.stmt_text import pretty
 
 A = Buffer("A", "float32", (2, 30))
 X, Y, Z, P = Var("x"), Var("y"), Var("z"), Var("p", "bool")

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import te_lite as te
 from te_lite.errors import ScheduleError
-from te_lite.interp import run
-from te_lite.python_text import python_schedule
-from te_lite.replay import replay
-from te_lite.step import StorageOrder
-from te_lite.step_json import from_json, to_json
-from te_lite.stmt import Alloc, stmts_of
-from te_lite.storage import stored_strides
+from te_lite.expr.storage import stored_strides
+from te_lite.loops.stmt import Alloc, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.printing.python_text import python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import StorageOrder
+from te_lite.schedule.step_json import from_json, to_json
 
 
 def scheduled(order: tuple[int, ...], align: int | None = None) -> tuple[te.Schedule, te.Tensor, list[te.Tensor]]:

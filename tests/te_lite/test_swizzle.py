@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 import te_lite as te
 from te_lite.errors import LowerError, ScheduleError
-from te_lite.expr import BufferLoad, Var, as_expr, index_xor
-from te_lite.mma import MatrixLoad, mma
-from te_lite.python_text import python_schedule
-from te_lite.replay import replay
-from te_lite.simplify import Simplifier
-from te_lite.step import Swizzled
-from te_lite.step_json import from_json, to_json
-from te_lite.stmt import For, LoweredFunc, WarpLoad, exprs_of, stmts_of
-from te_lite.stmt_text import pretty
-from te_lite.swizzle import Swizzle, bank_conflicts
-from te_lite.verify_points import value_at
-from te_lite.verify_span import Spans
-from te_lite.visit import free_vars, substitute, walk
+from te_lite.expr.expr import BufferLoad, Var, as_expr, index_xor
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import free_vars, substitute, walk
+from te_lite.loops.stmt import For, LoweredFunc, WarpLoad, exprs_of, stmts_of
+from te_lite.loops.stmt_text import pretty
+from te_lite.printing.python_text import python_schedule
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import Swizzled
+from te_lite.schedule.step_json import from_json, to_json
+from te_lite.tensor_core.mma import MatrixLoad, mma
+from te_lite.tensor_core.swizzle import Swizzle, bank_conflicts
+from te_lite.verify.verify_points import value_at
+from te_lite.verify.verify_span import Spans
 from tests.mma_schedules import PROGRAMS, Tiled
 from tests.te_lite.test_python_text import assert_same_program
 

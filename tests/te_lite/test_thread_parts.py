@@ -9,10 +9,10 @@ import pytest
 
 import te_lite as te
 from te_lite.errors import LowerError
-from te_lite.expr import Expr
-from te_lite.interp import run
-from te_lite.stmt import Alloc, stmts_of
-from te_lite.verify import verify
+from te_lite.expr.expr import Expr
+from te_lite.loops.stmt import Alloc, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.verify.verify import verify
 
 ROWS = 3
 Index = Callable[[Expr], Expr]

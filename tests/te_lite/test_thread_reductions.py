@@ -8,10 +8,10 @@ import pytest
 import te_lite as te
 from te_lite import Tensor, topi
 from te_lite.errors import LowerError
-from te_lite.interp import run
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import Annotate, Reorder, Split
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, Reorder, Split
 from tests.oracle import Oracle
 
 CASES = 24

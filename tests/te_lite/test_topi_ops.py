@@ -9,7 +9,7 @@ import pytest
 
 import te_lite as te
 from te_lite import topi
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 from tests.te_lite.topi_case import check, inputs_of, values
 
 special = pytest.importorskip("scipy.special")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import te_lite as te
 from te_lite import LoweredFunc, Tensor
-from te_lite.stmt import Alloc, Barrier, For, ForKind, stmts_of
+from te_lite.loops.stmt import Alloc, Barrier, For, ForKind, stmts_of
 from tests.conv_layer import conv2d_layer
 
 
@@ -46,7 +46,7 @@ def tutorial_schedule() -> tuple[te.Schedule, list[Tensor]]:
     return s, [data, kernel, bias, relu]
 
 
-def split_inwards(stage: te.schedule.StageHandle, axis: te.IterVar, factors: tuple[int, ...]) -> list[object]:
+def split_inwards(stage: te.schedule.schedule.StageHandle, axis: te.IterVar, factors: tuple[int, ...]) -> list[object]:
     """Split by each factor from the innermost out; the loops from the outermost in."""
     loops: list[object] = []
     rest: object = axis
@@ -78,6 +78,6 @@ def test_printed_schedule_executes_to_the_same_program() -> None:
     s, args = tutorial_schedule()
     text = s.state.dag.print_python_code_from_state(s.state)
     again = te.Schedule(s.state.dag)
-    names = dict(te.python_text.python_names(s.state.dag), s=again, te=te)
+    names = dict(te.printing.python_text.python_names(s.state.dag), s=again, te=te)
     exec(compile(text, "schedule", "exec"), names)
     assert str(te.lower(again, args)) == str(te.lower(s, args))

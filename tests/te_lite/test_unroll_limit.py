@@ -10,10 +10,10 @@ import math
 import pytest
 
 import te_lite as te
-from te_lite.replay import replay
-from te_lite.state import State
-from te_lite.step import Annotate, Pragma, Split, Step
-from te_lite.stmt import For, ForKind, Store, stmts_of
+from te_lite.loops.stmt import For, ForKind, Store, stmts_of
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Annotate, Pragma, Split, Step
 
 
 def copied(shape: tuple[int, ...], limit: int, *steps: Step) -> State:
@@ -50,7 +50,7 @@ def test_as_many_copies_are_written_out_as_allowed(
     monkeypatch: pytest.MonkeyPatch, most: int, written_out: bool
 ) -> None:
     """A selection by the loop's variable is decided in every copy."""
-    monkeypatch.setattr("te_lite.unroll.MAX_COPIES", most)
+    monkeypatch.setattr("te_lite.lowering.unroll.MAX_COPIES", most)
     a = te.placeholder((6,), name="A")
     b = te.compute((6,), lambda i: te.select(i < 2, a[i], te.const(0.0, "float32")), name="B")
     state = replay(te.ComputeDAG([a, b]), [Pragma(1, 0, "auto_unroll_max_step$6")])
@@ -63,7 +63,7 @@ def test_copies_are_counted_of_loops_that_stay_loops_too(
     monkeypatch: pytest.MonkeyPatch, most: int, stores: int
 ) -> None:
     """An unrolled loop of too many copies is left to the compiler, which makes them of what is inside of it."""
-    monkeypatch.setattr("te_lite.unroll.MAX_COPIES", most)
+    monkeypatch.setattr("te_lite.lowering.unroll.MAX_COPIES", most)
     a = te.placeholder((12, 1), name="A")
     b = te.compute((12, 1), lambda i, j: te.select(i < 3, a[i, j], te.const(0.0, "float32")), name="B")
     state = replay(te.ComputeDAG([a, b]), [Split(1, 0, 12, (2,)), Pragma(1, 0, "auto_unroll_max_step$12")])

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from te_lite import reduction as red
+from te_lite.computation.tensor import placeholder
 from te_lite.errors import UnsafeError
-from te_lite.expr import Cast, Combiner, Expr, Var, binary, const, if_then_else, logical_or, select
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, ThreadReduce, seq
-from te_lite.tensor import placeholder
-from te_lite.verify import Proven, Refuted, Unproven, verdict, verify
-from te_lite.verify_walk import LAWS, Walk
+from te_lite.expr import reduction as red
+from te_lite.expr.expr import Cast, Combiner, Expr, Var, binary, const, if_then_else, logical_or, select
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, ThreadReduce, seq
+from te_lite.verify.verify import Proven, Refuted, Unproven, verdict, verify
+from te_lite.verify.verify_walk import LAWS, Walk
 
 SERIAL, BLOCK, THREAD, VECTORIZED = ForKind.SERIAL, ForKind.BLOCK, ForKind.THREAD, ForKind.VECTORIZED
 K, J, B, T = Var("i"), Var("j"), Var("b"), Var("t")

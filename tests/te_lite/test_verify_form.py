@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from te_lite.expr import Expr, Var
-from te_lite.verify_form import Forms
-from te_lite.verify_points import value_at
+from te_lite.expr.expr import Expr, Var
+from te_lite.verify.verify_form import Forms
+from te_lite.verify.verify_points import value_at
 from tests.amount import examples
 
 VARIABLES = B, T = Var("b"), Var("t")

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from te_lite import verify_access, verify_races
-from te_lite.expr import Const, Expr, Var, as_expr, compare, const, logical_and
-from te_lite.simplify import Simplifier
-from te_lite.stmt import Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq
-from te_lite.verify import Proven, Refuted, Verdict, verdict
+from te_lite.expr.expr import Const, Expr, Var, as_expr, compare, const, logical_and
+from te_lite.expr.simplify import Simplifier
+from te_lite.loops.stmt import Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq
+from te_lite.verify import verify_access, verify_races
+from te_lite.verify.verify import Proven, Refuted, Verdict, verdict
 
 MANY = pytest.mark.parametrize("seeds", [30, pytest.param(1500, marks=pytest.mark.slow)])
 Points = Any  # np.ndarray of int64

@@ -16,14 +16,27 @@ from hypothesis import strategies as st
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
-from te_lite import verify_access
 from te_lite.errors import InterpError, LowerError, UnsafeError
-from te_lite.expr import Binary, BufferLoad, Const, Expr, Var, as_expr, binary, const, if_then_else
-from te_lite.interp import run
-from te_lite.lower import unverified
-from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, bodies, map_exprs, seq, with_bodies
-from te_lite.verify import Proven, Refuted, Unproven, verdict, verify
-from te_lite.visit import transform
+from te_lite.expr.expr import Binary, BufferLoad, Const, Expr, Var, as_expr, binary, const, if_then_else
+from te_lite.expr.visit import transform
+from te_lite.loops.stmt import (
+    Alloc,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    LoweredFunc,
+    Stmt,
+    Store,
+    bodies,
+    map_exprs,
+    seq,
+    with_bodies,
+)
+from te_lite.lowering.lower import unverified
+from te_lite.meaning.interp import run
+from te_lite.verify import verify_access
+from te_lite.verify.verify import Proven, Refuted, Unproven, verdict, verify
 from tests.amount import examples
 from tests.drawn_programs import drawn_program
 from tests.every_access import first_fault
@@ -156,7 +169,7 @@ def test_random_indices_under_a_condition(
     index: Expr, left: Expr, op: str, right: int, negated: bool, few: int
 ) -> None:
     x = Buffer("x", "float32", (9,))
-    cond = te.expr.compare(op, left, right)
+    cond = te.expr.expr.compare(op, left, right)
     value = if_then_else(te.logical_not(cond) if negated else cond, x[index], const(0.0))
     body = For(K, 5, ForKind.SERIAL, For(J, 7, ForKind.SERIAL, Store(Buffer("y", "float32", (1,)), as_expr(0), value)))
     func = LoweredFunc("f", (x, body.body.body.buffer), body)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import te_lite as te
 from te_lite.errors import InterpError, UnsafeError
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 
 A = te.placeholder((4, 6), name="A")
 I = te.placeholder((3,), "int32", name="I")  # noqa: E741

@@ -7,11 +7,11 @@ import numpy as np
 import codegen_c
 import te_lite as te
 from te_lite import LoweredFunc
-from te_lite.expr import Call
-from te_lite.interp import run
-from te_lite.schedule import Schedule
-from te_lite.stmt import For, ForKind, If, bodies, exprs_of, stmts_of
-from te_lite.visit import walk
+from te_lite.expr.expr import Call
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import For, ForKind, If, bodies, exprs_of, stmts_of
+from te_lite.meaning.interp import run
+from te_lite.schedule.schedule import Schedule
 from tests.oracle import poisoned
 
 

@@ -10,12 +10,12 @@ import pytest
 
 import te_lite as te
 from te_lite import topi
-from te_lite.element import Buffer, BufferLoad
-from te_lite.expr import Expr, Var
-from te_lite.interp import run
-from te_lite.stmt import For, ForKind, LoweredFunc, Store, map_exprs, seq
-from te_lite.visit import children, rebuild
-from te_lite.written_over import written_over
+from te_lite.expr.element import Buffer, BufferLoad
+from te_lite.expr.expr import Expr, Var
+from te_lite.expr.visit import children, rebuild
+from te_lite.loops.stmt import For, ForKind, LoweredFunc, Store, map_exprs, seq
+from te_lite.lowering.written_over import written_over
+from te_lite.meaning.interp import run
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from te_lite.reference import evaluate, random_inputs
+from te_lite.meaning.reference import evaluate, random_inputs
 
 
 def inputs_of(*shapes: tuple[int, ...], dtype: str = "float32") -> list[te.Tensor]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.study_beside import library
-from te_lite.reference import evaluate, random_inputs
+from te_lite.meaning.reference import evaluate, random_inputs
 from te_lite.topi.benchmarks import OPERATORS
 
 SMALL = {

@@ -21,7 +21,7 @@ import numpy as np
 
 from ansor.records.journal import append_lines
 from te_lite import State
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import TeError
 from tests.vta_sim.sketches import OPERATORS, drawn, run, sketches_of
 from vta_sim.core.config import Config

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 import te_lite as te
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.sketch import generate_sketches
 from ansor.space.decisions.splits import fill, holes
 from te_lite import ComputeDAG, State, Tensor
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 from tests.vta_sim.packed import Array, Conv
 from vta_sim.compiler import compile_schedule
 from vta_sim.compiler.module import Module

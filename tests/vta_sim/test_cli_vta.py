@@ -12,7 +12,7 @@ from ansor.autotvm import MeasureInput, MeasureResult, Refusal, Task, apply_hist
 from ansor.autotvm.record import save
 from ansor.autotvm.task import create
 from ansor.cli.main import main
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from vta_sim.backend import Trials
 from vta_sim.cli.timeline_command import _workload
 from vta_sim.cli.tune_command import _recorded

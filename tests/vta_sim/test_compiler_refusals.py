@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from te_lite import Schedule, Tensor
 from te_lite.errors import ExprError
-from te_lite.expr import if_then_else, logical_and
+from te_lite.expr.expr import if_then_else, logical_and
 from tests.vta_sim.packed import Conv
 from vta_sim import QueueError
 from vta_sim.compiler import ACC, INP, compile_schedule

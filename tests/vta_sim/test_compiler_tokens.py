@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from te_lite.expr import Var
-from te_lite.stmt import Buffer
+from te_lite.expr.expr import Var
+from te_lite.loops.stmt import Buffer
 from tests.amount import examples
 from tests.vta_sim.conv import BEST, LAYERS
 from tests.vta_sim.packed import conv_of, knobs_of

@@ -16,7 +16,7 @@ from relay_lite.ir.make import call
 from relay_lite.ir.module import IRModule
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, Var
 from relay_lite.ir.visit import post_order
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 from tests.amount import some
 from tests.nonempty import nonempty
 from vta_sim.graph import conv_workloads, extract_from_program, graph_pack

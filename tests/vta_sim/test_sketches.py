@@ -12,8 +12,8 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.errors import TaskError
-from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput
-from ansor.core.task import SearchTask
+from ansor.core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput
+from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import XGBModel
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
@@ -21,7 +21,7 @@ from ansor.records.lines import believed_records
 from ansor.records.recorder import RecordToFile
 from ansor.space.decisions.splits import fill, holes
 from te_lite import ComputeDAG
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import TeError
 from tests.amount import some
 from tests.nonempty import nonempty
@@ -184,7 +184,7 @@ def test_groups_are_packed_with_zeros() -> None:
     for c in range(32):
         for k, dy, dx in np.ndindex(4, 3, 3):
             plain[c] += padded[c // 4 * 4 + k, dy : dy + 6, dx : dx + 5] * int(weights[c, k, dy, dx])
-    found = te.reference.evaluate(tensors, {data: pack(x), kernel: packed})[tensors[-1]]
+    found = te.meaning.reference.evaluate(tensors, {data: pack(x), kernel: packed})[tensors[-1]]
     np.testing.assert_array_equal(found, pack(np.clip(plain >> 2, 0, 127)))
 
 

@@ -9,9 +9,9 @@ import pytest
 import te_lite as te
 from ansor.autotvm import Refusal, RunOptions, Task, create, measure_option
 from ansor.autotvm.tuner import GridSearchTuner
-from ansor.core.backends import backend
+from ansor.core.device.backends import backend
 from ansor.core.errors import BackendError
-from ansor.core.measure_values import MeasureErrorNo
+from ansor.core.tasks.measure_values import MeasureErrorNo
 from tests.vta_sim.conv import BEST, LAYERS, Layer
 from tests.vta_sim.packed import conv_of
 from tests.vta_sim.test_conv_layers import TIMES

@@ -12,9 +12,9 @@ import pytest
 from ansor.autotvm import ApplyHistoryBest, MeasureInput, RunOptions, record
 from ansor.autotvm import task as template_task
 from ansor.autotvm.measure import Refusal
+from ansor.core.device.nd import DeviceId
 from ansor.core.errors import BackendError
-from ansor.core.measure_values import MeasureResult
-from ansor.core.nd import DeviceId
+from ansor.core.tasks.measure_values import MeasureResult
 from relay_lite.ir.errors import GraphError
 from tests.fleet.cluster import free_port
 from tests.test_examples import PATHS, ROOT, run

@@ -14,7 +14,7 @@ from relay_lite import reference
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Expr, Function
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 from tests.amount import some
 from tests.nonempty import nonempty
 from vta_sim.core.errors import MachineError

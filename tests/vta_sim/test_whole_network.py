@@ -269,7 +269,7 @@ def test_windows_in_three_forms(kind: str) -> None:
     source = te.placeholder(data.shape, "int8", "x")
     assert op.op.compute is not None
     (tensor,) = op.op.compute([source], op.attrs, "c")
-    np.testing.assert_array_equal(te.reference.evaluate([source, tensor], {source: data})[tensor], want)
+    np.testing.assert_array_equal(te.meaning.reference.evaluate([source, tensor], {source: data})[tensor], want)
 
 
 def test_a_pool_of_negative_numbers_stays() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from codegen_cuda import emulator_build
+from codegen_cuda.emulation import emulator_build
 
 from . import corpus, totals
 from .asks import jobs_of_models

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.core.task import SearchTask
+from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import XGBModel
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.space.programs import programs

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import TeError
-from te_lite.interp import run as interpret
+from te_lite.meaning.interp import run as interpret
 
 from . import run_c, run_cuda
 from .bounded import Value, compared

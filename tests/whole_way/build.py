@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import te_lite as te
-from te_lite.expr import compare
-from te_lite.reduction import reduce_axis
+from te_lite.expr.expr import compare
+from te_lite.expr.reduction import reduce_axis
 
 from .description import Dag, Expr, Stage
 

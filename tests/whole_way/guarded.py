@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.stmt import Buffer
+from te_lite.loops.stmt import Buffer
 
 from .bounded import Value, mismatch
 

@@ -8,10 +8,10 @@ import numpy as np
 
 import te_lite as te
 from ansor.analytical import CPU, GPUS, Machine, seconds
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.features import extract, state_features
 from ansor.space.programs import Programs
-from te_lite.bounds import infer_bounds
+from te_lite.bounds.bounds import infer_bounds
 
 HARDWARE = {
     "c": HardwareParams(4, 64, 64, 0, 0, 0, 0, 0),

@@ -18,11 +18,11 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
-from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.errors import TeError
-from te_lite.replay import replay
-from te_lite.step_json import from_json, to_json
-from te_lite.verify import verify
+from te_lite.printing.dag_json import dag_from_json, dag_to_json
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step_json import from_json, to_json
+from te_lite.verify.verify import verify
 from tests.schedule_fuzz import Fuzzer
 
 from .build import tensors

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from codegen_cuda import emit
-from codegen_cuda import emulator_build as build
-from codegen_cuda.cuda_program import CudaProgram
-from codegen_cuda.emulator import run_program
-from codegen_cuda.emulator_report import EmulatorError
-from codegen_cuda.limits import Limits, require_limits
+from codegen_cuda.emission.limits import Limits, require_limits
+from codegen_cuda.emulation import emulator_build as build
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
+from codegen_cuda.program.cuda_program import CudaProgram
 from te_lite import LoweredFunc
 
 Case = tuple[CudaProgram, list[np.ndarray]]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codegen_cuda.cuda_program import CudaProgram
-from te_lite.stmt import Buffer
+from codegen_cuda.program.cuda_program import CudaProgram
+from te_lite.loops.stmt import Buffer
 
 from . import asks, numpy_oracle
 from .asks import AskJob, run_asks

@@ -12,8 +12,8 @@ import numpy as np
 
 from ansor.cli.budget import total_trials
 from ansor.cli.written import stopped_text
-from ansor.core.start_up import INTERRUPTED
-from ansor.core.task import SearchTask
+from ansor.core.host.start_up import INTERRUPTED
+from ansor.core.tasks.task import SearchTask
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.records.lines import load_records
 from ansor.records.of_task import is_of

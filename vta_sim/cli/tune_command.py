@@ -15,8 +15,8 @@ from ansor.autotvm.record import is_of, load_from_file, target_text
 from ansor.autotvm.task import Task
 from ansor.cli.budget import total_trials
 from ansor.cli.written import stopped_text
-from ansor.core.start_up import INTERRUPTED
-from ansor.core.target import Target
+from ansor.core.host.start_up import INTERRUPTED
+from ansor.core.target.target import Target
 from ansor.records.of_task import other_targets
 
 from ..core.environment import get_env

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from te_lite.errors import require
-from te_lite.expr import Binary, Const, Expr, Var
-from te_lite.stmt_text import pretty
+from te_lite.expr.expr import Binary, Const, Expr, Var
+from te_lite.loops.stmt_text import pretty
 
 from ..core.errors import CompileError
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from te_lite.errors import require
-from te_lite.expr import Binary, BufferLoad, Cast, Const, Expr
-from te_lite.stmt_text import pretty
+from te_lite.expr.expr import Binary, BufferLoad, Cast, Const, Expr
+from te_lite.loops.stmt_text import pretty
 
 from ..core.errors import CompileError
 from ..core.kinds import AluOp

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from te_lite.errors import require
-from te_lite.expr import BufferLoad, Var
-from te_lite.perfect_nest import IN_TURN, perfect_nest
-from te_lite.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, stmts_of
-from te_lite.stmt_text import head_text
-from te_lite.visit import walk
+from te_lite.expr.expr import BufferLoad, Var
+from te_lite.expr.visit import walk
+from te_lite.loops.perfect_nest import IN_TURN, perfect_nest
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, stmts_of
+from te_lite.loops.stmt_text import head_text
 
 from ..core.errors import CompileError
 

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.expr import Binary, BufferLoad, Cast, Const, Expr, Var, same
-from te_lite.stmt import Buffer, For
-from te_lite.stmt_text import head_text
+from te_lite.expr.expr import Binary, BufferLoad, Cast, Const, Expr, Var, same
+from te_lite.loops.stmt import Buffer, For
+from te_lite.loops.stmt_text import head_text
 
 from ..core.config import LOOP_BITS, Config
 from ..core.errors import CompileError

@@ -14,7 +14,7 @@ import numpy as np
 
 from te_lite import Schedule, State, Tensor
 from te_lite.errors import require
-from te_lite.stmt import Buffer
+from te_lite.loops.stmt import Buffer
 
 from ..core.config import Config
 from ..core.errors import QueueError

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from te_lite.errors import require
-from te_lite.stmt import Buffer
+from te_lite.loops.stmt import Buffer
 
 from ..core.config import Config
 from ..core.errors import CompileError

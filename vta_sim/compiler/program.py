@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from te_lite import Tensor
-from te_lite.expr import Var
-from te_lite.lower import as_function, loop_nest
-from te_lite.schedule import Schedule
-from te_lite.state import State
-from te_lite.stmt import Buffer
-from te_lite.verify import verify
+from te_lite.expr.expr import Var
+from te_lite.loops.stmt import Buffer
+from te_lite.lowering.lower import as_function, loop_nest
+from te_lite.schedule.schedule import Schedule
+from te_lite.schedule.state import State
+from te_lite.verify.verify import verify
 
 from ..core.config import Config
 from ..core.kinds import Memory

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from te_lite.expr import Var
+from te_lite.expr.expr import Var
 
 from ..core.config import Config
 from ..core.kinds import Memory, Module

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from te_lite.expr import Var
+from te_lite.expr.expr import Var
 
 from ..core.kinds import Module
 from .steps import Node, Repeat, Step

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from te_lite.errors import require
-from te_lite.expr import BufferLoad, Call, Cast, Compare, Const, Expr, Logical, Select, Var
-from te_lite.stmt import Buffer, ForKind, Store
-from te_lite.stmt_text import pretty
+from te_lite.expr.expr import BufferLoad, Call, Cast, Compare, Const, Expr, Logical, Select, Var
+from te_lite.loops.stmt import Buffer, ForKind, Store
+from te_lite.loops.stmt_text import pretty
 
 from ..core.config import Config
 from ..core.errors import CompileError

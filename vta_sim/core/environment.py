@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 
 from .config import Config, load_config
 from .kinds import Memory

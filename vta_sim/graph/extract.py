@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansor.autotvm.task import Task, create
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from relay_lite.ir.module import IRModule, bind_params, main_function
 from relay_lite.ir.nodes import Expr, Function, children
 from relay_lite.ir.op_registry import Op

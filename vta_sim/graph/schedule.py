@@ -17,9 +17,9 @@ from typing import Any
 from ansor.autotvm.dispatch import DispatchContext
 from ansor.records.dispatch import DispatchContext as SketchPrograms
 from te_lite import ComputeDAG, Schedule, State, Tensor, create_schedule, thread_axis
+from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import require
-from te_lite.schedule import Loop, StageHandle
-from te_lite.tensor import ComputeOp
+from te_lite.schedule.schedule import Loop, StageHandle
 
 from ..compiler.scopes import ACC
 from ..core.config import Config

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from te_lite import Tensor, compute, placeholder
-from te_lite.expr import Expr, ExprLike, binary, cast
+from te_lite.expr.expr import Expr, ExprLike, binary, cast
 from te_lite.topi.tag import BROADCAST, ELEMWISE
 
 from ..core.kinds import AluOp

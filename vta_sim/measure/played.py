@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, Refusal, failed
+from ansor.core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, Refusal, failed
 from ansor.offline.common import NoBuilder, failed_build
 from te_lite import PlaceholderOp, Tensor
 from te_lite.errors import TeError
-from te_lite.reference import evaluate
+from te_lite.meaning.reference import evaluate
 
 from ..compiler import Program, compile_schedule
 from ..compiler.module import Array, Module

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput
-from ansor.core.scratch import scratch_folder
+from ansor.core.files.scratch import scratch_folder
+from ansor.core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput
 from ansor.measure.jobs import JobFailure
-from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.errors import TeError
-from te_lite.replay import replay
-from te_lite.step_json import from_json, to_json
+from te_lite.printing.dag_json import dag_from_json, dag_to_json
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step_json import from_json, to_json
 
 from ..compiler import compile_schedule
 from ..compiler.module import Array, Module

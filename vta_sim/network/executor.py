@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core import nd
-from ansor.core.target import Target
+from ansor.core.device import nd
+from ansor.core.target.target import Target
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.module import IRModule
 from relay_lite.ir.nodes import Array, Function

@@ -25,8 +25,8 @@ import numpy as np
 from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.dispatch import DispatchContext
 from ansor.autotvm.fallback import FallbackConfigEntity
-from ansor.core.nd import DeviceId
-from ansor.core.target import Target
+from ansor.core.device.nd import DeviceId
+from ansor.core.target.target import Target
 from ansor.records.dispatch import DispatchContext as SketchPrograms
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.module import IRModule, bind_params, main_function
@@ -34,9 +34,9 @@ from relay_lite.ir.nodes import Array, Function
 from relay_lite.ir.param_dict import read_arrays
 from te_lite import ComputeDAG, State
 from te_lite.errors import TeError, require
-from te_lite.replay import replay
-from te_lite.step import Step
-from te_lite.step_json import from_json, to_json
+from te_lite.schedule.replay import replay
+from te_lite.schedule.step import Step
+from te_lite.schedule.step_json import from_json, to_json
 
 from ..core.config import Config, config_from_json
 from ..graph.extract import conv_workloads

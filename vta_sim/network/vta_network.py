@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import relay_lite as relay
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.module import IRModule, main_function
 from relay_lite.ir.nodes import Array, Function

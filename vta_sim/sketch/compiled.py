@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.space.decisions.splits import fill, holes
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from ..compiler import compile_schedule
 from ..core.errors import CompileError

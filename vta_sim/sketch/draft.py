@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.records.dispatch import DispatchContext
 from ansor.sketch import generate_sketches
 from ansor.space.programs import programs
@@ -17,7 +17,7 @@ from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
 from te_lite import ComputeDAG, State
-from te_lite.replay import replay
+from te_lite.schedule.replay import replay
 
 from .lane_nest import lane_nest
 from .machine import machine_of

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from ansor.sketch.rule import Condition, Outcome, SketchContext
 from te_lite import ComputeDAG, Schedule, thread_axis
-from te_lite.state import State
-from te_lite.tensor import ComputeOp, PlaceholderOp
+from te_lite.computation.tensor import ComputeOp, PlaceholderOp
+from te_lite.schedule.state import State
 
 from ..compiler.scopes import ACC
 from ..top.fused import copies

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.hardware import HardwareParams
+from ansor.core.target.hardware import HardwareParams
 from ansor.cost_model.features import FeatureSource
 from ansor.space.programs import Programs
-from te_lite.bounds import infer_bounds
-from te_lite.lanes import product
-from te_lite.state import State
+from te_lite.bounds.bounds import infer_bounds
+from te_lite.expr.lanes import product
+from te_lite.schedule.state import State
 
 from ..compiler.scopes import MEMORY_OF
 from ..core.config import Config

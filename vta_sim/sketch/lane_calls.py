@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from te_lite.bounds import Bounds
-from te_lite.expr import Const, Reduce, Var
-from te_lite.loop_value import root_axes
-from te_lite.reads import Affine, reads_by_producer
-from te_lite.state import INLINED
-from te_lite.tensor import ComputeOp, Operation
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.reads import Affine, reads_by_producer
+from te_lite.computation.tensor import ComputeOp, Operation
+from te_lite.expr.expr import Const, Reduce, Var
+from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.state import INLINED
 
 from ..compiler.steps import Repeat, Step
 from ..compiler.tokens import OrderedLoop, ordered

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.expr import Binary, Cast
-from te_lite.lanes import product
-from te_lite.state import REDUCE, Iter
-from te_lite.visit import walk
+from te_lite.bounds.bounds import Bounds
+from te_lite.expr.expr import Binary, Cast
+from te_lite.expr.lanes import product
+from te_lite.expr.visit import walk
+from te_lite.schedule.state import REDUCE, Iter
 
 from ..core.config import LOOP_BITS, Config
 from ..core.kinds import Memory

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from te_lite.bounds import Bounds
-from te_lite.expr import Cast, Load
-from te_lite.lanes import product
-from te_lite.state import INLINED, REDUCE, ROOT, Iter, Stage, State
-from te_lite.tensor import ComputeOp
+from te_lite.bounds.bounds import Bounds
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.expr import Cast, Load
+from te_lite.expr.lanes import product
+from te_lite.schedule.state import INLINED, REDUCE, ROOT, Iter, Stage, State
 
 from ..compiler.scopes import ACC
 
@@ -110,7 +110,8 @@ def lane_nest(bounds: Bounds) -> LaneNest:
 
 
 def _nest(state: State, k: int, path: tuple[LoopKey, ...]) -> list[Node]:
-    """The nest of stage `k`, from the outermost loop that is no virtual thread; as `te_lite.lower_nest` does it."""
+    """The nest of stage `k`, from the outermost loop that is no virtual thread; as `te_lite.lowering.lower_nest` does
+    it."""
     stage = state.stages[k]
     loops = [it for it in stage.iters if it.annotation != "vthread"]
     reduces = [p for p, it in enumerate(loops) if it.kind == REDUCE]

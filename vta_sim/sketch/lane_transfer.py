@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.expr import Load
-from te_lite.lanes import larger, product, row_major, smaller
-from te_lite.reads import Affine, index_form
-from te_lite.region import LoopAtom, Region
-from te_lite.visit import walk
+from te_lite.bounds.bounds import Bounds
+from te_lite.bounds.reads import Affine, index_form
+from te_lite.expr.expr import Load
+from te_lite.expr.lanes import larger, product, row_major, smaller
+from te_lite.expr.visit import walk
+from te_lite.schedule.region import LoopAtom, Region
 
 from ..compiler.scopes import ACC, MEMORY_OF
 from ..compiler.transfer import MAX_PAD, MAX_SIZE

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.lanes import product
-from te_lite.loop_value import root_axes
-from te_lite.state import SplitRel, Stage
+from te_lite.expr.lanes import product
+from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.state import SplitRel, Stage
 
 from ..compiler.scopes import ACC, MEMORY_OF
 from ..core.config import Config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from te_lite import Schedule
-from te_lite.schedule import Loop, StageHandle
-from te_lite.step import Length, Split
+from te_lite.schedule.schedule import Loop, StageHandle
+from te_lite.schedule.step import Length, Split
 
 PLANE = -4
 """The last axes of packed tensors are rows, columns, and the two of an element."""

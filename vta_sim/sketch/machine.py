@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from ansor.space.programs import Programs
 
 from ..core.config import Config, config_of_model

@@ -21,8 +21,8 @@ from typing import ClassVar
 
 from ansor.sketch.rule import Condition, Outcome, SketchContext
 from te_lite import Schedule, thread_axis
-from te_lite.schedule import Loop, StageHandle
-from te_lite.state import State
+from te_lite.schedule.schedule import Loop, StageHandle
+from te_lite.schedule.state import State
 
 from ..top.fused import in_memories
 from .compiled import compiles

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from te_lite.dag import ComputeDAG
-from te_lite.expr import Binary, Cast, IterVar, Load, Reduce, Var
-from te_lite.tensor import ComputeOp
-from te_lite.visit import free_vars
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.expr import Binary, Cast, IterVar, Load, Reduce, Var
+from te_lite.expr.visit import free_vars
+from te_lite.schedule.dag import ComputeDAG
 
 from ..core.errors import CompileError
 from ..top.fused import Fused, around

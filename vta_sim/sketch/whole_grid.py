@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.space.choices import Variant
 from ansor.space.decisions.parts import Grid
 from ansor.space.programs import Programs, RowPrograms, programs

@@ -8,7 +8,7 @@ Channels are blocks; results are shifted by 8 bits, clipped to 0..127 and narrow
 from __future__ import annotations
 
 import te_lite as te
-from ansor.core.workloads import register_workload
+from ansor.core.tasks.workloads import register_workload
 from te_lite import Tensor
 
 from ..core.config import Config

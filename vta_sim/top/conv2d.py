@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from te_lite import Schedule, Tensor, compute, reduce_axis, thread_axis
 from te_lite import sum as te_sum
+from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import ExprError, require
-from te_lite.expr import Expr
-from te_lite.schedule import Loop, StageHandle
-from te_lite.tensor import ComputeOp
+from te_lite.expr.expr import Expr
+from te_lite.schedule.schedule import Loop, StageHandle
 from te_lite.topi.nn import pad as pad_by
 
 from ..core.config import Config

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from te_lite import Schedule, Tensor, compute, reduce_axis, thread_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
-from te_lite.expr import Expr
-from te_lite.schedule import Loop, StageHandle
+from te_lite.expr.expr import Expr
+from te_lite.schedule.schedule import Loop, StageHandle
 
 from .fused import fused, in_memories
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from te_lite import Tensor, compute
-from te_lite.expr import Expr, maximum, minimum
+from te_lite.expr.expr import Expr, maximum, minimum
 from te_lite.topi import tag
 
 

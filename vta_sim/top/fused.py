@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from te_lite import ComputeDAG, Schedule, Tensor, create_schedule
+from te_lite.computation.tensor import ComputeOp, Operation, PlaceholderOp
 from te_lite.errors import require
-from te_lite.expr import Cast, Load
-from te_lite.tensor import ComputeOp, Operation, PlaceholderOp
+from te_lite.expr.expr import Cast, Load
 
 from ..compiler.scopes import ACC, INP, WGT
 from ..core.errors import CompileError

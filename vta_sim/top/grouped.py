@@ -17,7 +17,7 @@ import numpy as np
 from te_lite import Tensor, compute, reduce_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
-from te_lite.expr import Expr
+from te_lite.expr.expr import Expr
 from te_lite.topi.nn import pad as pad_by
 
 from ..compiler.module import Array

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from te_lite import Tensor, comm_reducer, compute, const, reduce_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
-from te_lite.expr import Expr, maximum
+from te_lite.expr.expr import Expr, maximum
 from te_lite.topi.nn import pad as pad_by
 
 TAG = "window"

@@ -12,8 +12,8 @@ from itertools import product
 from typing import Any
 
 import te_lite as te
-from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
 from ansor.sketch import generate_sketches
 from ansor.space.programs import programs
 from ansor.space.spaces import space_of

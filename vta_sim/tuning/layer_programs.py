@@ -11,7 +11,7 @@ from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.knob import OtherOptionEntity
 from ansor.autotvm.split import SplitEntity
 from ansor.autotvm.task import Task, deserialize_args
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from te_lite import ComputeDAG, Schedule, State, Tensor
 from te_lite.errors import require
 

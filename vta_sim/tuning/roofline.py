@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from te_lite import ComputeDAG, State, Tensor
 from te_lite.errors import require
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import ansor
-from ansor.core.measure_values import BuildResult, MeasureInput
-from ansor.core.target import Target
-from ansor.core.task import SearchTask
+from ansor.core.target.target import Target
+from ansor.core.tasks.measure_values import BuildResult, MeasureInput
+from ansor.core.tasks.task import SearchTask
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.records.lines import load_records
 from ansor.records.recorder import RecordToFile

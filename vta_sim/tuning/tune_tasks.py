@@ -21,7 +21,7 @@ from ansor.autotvm.record import PathLike, is_of, load_from_file
 from ansor.autotvm.task import Task
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from te_lite.errors import require
-from te_lite.spelling import did_you_mean
+from te_lite.expr.spelling import did_you_mean
 
 from ..backend import Trials
 from ..core.config import Config

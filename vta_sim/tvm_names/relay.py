@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import relay_lite
-from ansor.core.target import Target
+from ansor.core.target.target import Target
 from relay_lite import op, quantize, testing, transform
 from relay_lite.ir.module import IRModule
 from relay_lite.ir.nodes import Function

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ansor.core.nd import DeviceId
-from ansor.core.scratch import scratch_folder
+from ansor.core.device.nd import DeviceId
+from ansor.core.files.scratch import scratch_folder
 from relay_lite.ir.errors import GraphError
 from te_lite.errors import require
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from ansor.autotvm.task import current_target
-from ansor.core import target as targets
+from ansor.core.target import target as targets
 
 from ..core.environment import get_env
 

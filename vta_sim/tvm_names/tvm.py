@@ -1,6 +1,6 @@
 """`tvm`: what the page calls by its full name."""
 
-from ansor.core import nd
+from ansor.core.device import nd
 from relay_lite.ir.module import IRModule
 
 from . import target, te, tir

@@ -13,10 +13,10 @@
             sums[i, d] += exp[i, j] * V[j, d]        mma.sync, carried to the maximum of the turn
         out = sums / total                           and what follows element by element
 
-Two steps of our own make this of the definition (`te_lite/carried.py`): the division by the total is postponed until
-all is summed up, and maximum and total are computed along the turns of the sums, which are carried along.  Whatever is
-done to the scores element by element before (a scale, a mask) is part of it.  Scores in the layout of sums of one
-product are the factor of the next one in the same lanes: `chained` instructions have it so.
+Two steps of our own make this of the definition (`te_lite/online/carried.py`): the division by the total is postponed
+until all is summed up, and maximum and total are computed along the turns of the sums, which are carried along.
+Whatever is done to the scores element by element before (a scale, a mask) is part of it.  Scores in the layout of sums
+of one product are the factor of the next one in the same lanes: `chained` instructions have it so.
 
 All numbers are those of the sketch (`Grain`): warps of a block, tiles of 16 queries of a warp, keys of a turn, tiles
 of keys that there is room for.  Those are tried that fit the registers of a thread, by an estimate.
@@ -28,16 +28,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from te_lite.carried import share
-from te_lite.expr import Expr, Load
-from te_lite.lanes import ceildiv
-from te_lite.mma import ROWS, Mma, chained
-from te_lite.schedule import Loop, Schedule
-from te_lite.state import State
-from te_lite.tensor import ComputeOp, Tensor
-from te_lite.visit import walk
+from te_lite.computation.tensor import ComputeOp, Tensor
+from te_lite.expr.expr import Expr, Load
+from te_lite.expr.lanes import ceildiv
+from te_lite.expr.visit import walk
+from te_lite.online.carried import share
+from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.state import State
+from te_lite.tensor_core.mma import ROWS, Mma, chained
 
-from ...core.hardware import HardwareParams
+from ...core.target.hardware import HardwareParams
 from ..predicates import elementwise_reader
 from ..rule import SketchContext
 from .product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides

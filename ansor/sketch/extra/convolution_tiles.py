@@ -26,13 +26,13 @@ from dataclasses import dataclass, replace
 from itertools import product as combinations
 from math import gcd, prod
 
-from te_lite.index_span import usual_steps
-from te_lite.reads import Read, reads_by
-from te_lite.replay import apply, replay
-from te_lite.state import INLINED, State
-from te_lite.step import Split, StorageAlign
+from te_lite.bounds.index_span import usual_steps
+from te_lite.bounds.reads import Read, reads_by
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.state import INLINED, State
+from te_lite.schedule.step import Split, StorageAlign
 
-from ...core.schedule_primitives import annotate, follow_fused_split, fuse, reorder, split
+from ...core.values.schedule_primitives import annotate, follow_fused_split, fuse, reorder, split
 from ..generate import ordinary_sketches
 from ..predicates import THREAD, spatial_split_steps, split_steps
 from ..rule import SketchContext

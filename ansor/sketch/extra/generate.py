@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from te_lite.dag import ComputeDAG
 from te_lite.errors import require
+from te_lite.expr.spelling import did_you_mean
 from te_lite.later import when_called
-from te_lite.spelling import did_you_mean
-from te_lite.state import State
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.state import State
 
 from ...core.errors import TaskError
-from ...core.hardware import HardwareParams
-from ...core.options import SketchOptions
-from ...core.target import Target
+from ...core.target.hardware import HardwareParams
+from ...core.target.target import Target
+from ...core.values.options import SketchOptions
 from ..generate import ordinary_sketches
 from ..rule import SketchContext
 from .injective import injective_sketches

@@ -16,13 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.expr import Expr
-from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, State
-from te_lite.step import CacheWrite, RFactor
-from te_lite.visit import free_vars
+from te_lite.expr.expr import Expr
+from te_lite.expr.visit import free_vars
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL, State
+from te_lite.schedule.step import CacheWrite, RFactor
 
-from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ...core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..generate import ordinary_sketches
 from ..predicates import has_reduce_iter, loop_length, may_be_computed_at, needs_tiling, producers
 from ..rule import SketchContext

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from te_lite.reads import Affine, Form, Read, Unknown, reads_by
-from te_lite.state import State
+from te_lite.bounds.reads import Affine, Form, Read, Unknown, reads_by
+from te_lite.schedule.state import State
 
-from ...core.hardware import HardwareParams
+from ...core.target.hardware import HardwareParams
 from ..rule import SketchContext
 from .joined_rows import LEAST_GAIN, Joined, OfJoinedAxes, with_axes_joined
 from .micro_kernel import SHAPES, Shape, shapes

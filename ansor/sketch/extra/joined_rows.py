@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from te_lite.register_tile import largest_divisor
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import JoinAxes
+from te_lite.loops.register_tile import largest_divisor
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import JoinAxes
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import fuse
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import fuse
 from ..predicates import is_read_argument
 from ..rule import Condition, Outcome, SketchContext
 from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shapes

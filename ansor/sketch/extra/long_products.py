@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from te_lite.state import REDUCE, SPATIAL, State
+from te_lite.schedule.state import REDUCE, SPATIAL, State
 
-from ...core.schedule_primitives import annotate, compute_at, reorder, split
+from ...core.values.schedule_primitives import annotate, compute_at, reorder, split
 from ..predicates import needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes

@@ -14,7 +14,7 @@ A row program (`row_stages.py`) whose rows are not kept reads them again for eve
 
 The kernel that reads what a reduction gives sums up its partial results in each of its blocks; where several kernels
 read it, a small one does so first.  An extreme and a sum that refers to it become one reduction of pairs (`JRD`,
-te_lite/online.py): one pass, and two kernels for softmax.
+te_lite/online/online.py): one pass, and two kernels for softmax.
 
 Everything elementwise is written into its readers.  A part of a row that one stage reads by ways of its own goes
 through registers, all loads first; where rows have one axis, that is, or a part would be no region.  Other reads of
@@ -26,12 +26,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.online import joined_ops
-from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, SPATIAL, State
-from te_lite.step import CacheRead, ComputeInline, JoinReductions, RFactor, SetScope
+from te_lite.online.online import joined_ops
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import INLINED, REDUCE, SPATIAL, State
+from te_lite.schedule.step import CacheRead, ComputeInline, JoinReductions, RFactor, SetScope
 
-from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ...core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..reduction_rules import fuse_reductions
 from ..rule import SketchContext
 from .row_stages import RowProgram, row_program

@@ -23,13 +23,13 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
-from te_lite.register_tile import largest_divisor
-from te_lite.replay import apply
-from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import CacheRead, StorageOrder
+from te_lite.loops.register_tile import largest_divisor
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import REDUCE, SPATIAL, State
+from te_lite.schedule.step import CacheRead, StorageOrder
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..predicates import needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes

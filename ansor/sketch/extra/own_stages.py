@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import CacheWrite
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import CacheWrite
 
 from ..cache_rules import AddCacheRead
 from ..generate import CPU_RULES, default_rules

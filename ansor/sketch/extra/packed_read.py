@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from te_lite.reads import Form, reads_by_producer
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import CacheRead, StorageOrder
-from te_lite.tensor import PlaceholderOp
+from te_lite.bounds.reads import Form, reads_by_producer
+from te_lite.computation.tensor import PlaceholderOp
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import CacheRead, StorageOrder
 
-from ...core.layout_option import FREE
-from ...core.schedule_primitives import compute_at
+from ...core.values.layout_option import FREE
+from ...core.values.schedule_primitives import compute_at
 from ..cache_rules import fetch_loop
 from ..generate import ordinary_sketches
 from ..predicates import needs_tiling

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from te_lite.reads import reads_by_producer
-from te_lite.replay import apply
-from te_lite.state import ATTACHED, INLINED, State
-from te_lite.step import StorageAlign
+from te_lite.bounds.reads import reads_by_producer
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import ATTACHED, INLINED, State
+from te_lite.schedule.step import StorageAlign
 
 from ..predicates import has_rfactor
 from ..shared_memory import element_bytes

@@ -13,14 +13,14 @@ whether it is inside: programs that take twice as long.
 
 from __future__ import annotations
 
-from te_lite.expr import Call, Select
-from te_lite.register_tile import largest_divisor
-from te_lite.state import State
-from te_lite.tensor import ComputeOp
-from te_lite.visit import free_vars, walk
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.expr import Call, Select
+from te_lite.expr.visit import free_vars, walk
+from te_lite.loops.register_tile import largest_divisor
+from te_lite.schedule.state import State
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, compute_at, split
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import annotate, compute_at, split
 from ..predicates import consumers, may_be_computed_at
 from ..shared_memory import element_bytes
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from te_lite.fragment import LANES
-from te_lite.mma import ROW_BYTES, Mma
-from te_lite.schedule import Loop, Schedule, StageHandle
-from te_lite.step import FollowFusedSplit, Length, Split
-from te_lite.swizzle import can_be_swizzled
-from te_lite.tensor import Tensor
+from te_lite.computation.tensor import Tensor
+from te_lite.schedule.schedule import Loop, Schedule, StageHandle
+from te_lite.schedule.step import FollowFusedSplit, Length, Split
+from te_lite.tensor_core.fragment import LANES
+from te_lite.tensor_core.mma import ROW_BYTES, Mma
+from te_lite.tensor_core.swizzle import can_be_swizzled
 
 from .product_roles import Factor
 

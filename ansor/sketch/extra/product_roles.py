@@ -22,16 +22,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.derive import axes_in_order, plain_read
-from te_lite.expr import Expr, Load, Reduce, same
-from te_lite.lanes import ceildiv
-from te_lite.mma import GROUP_ROW_BYTES, MMA, Mma
-from te_lite.mma_meaning import product
-from te_lite.reads import Affine, Read, reads_by
-from te_lite.state import State
-from te_lite.visit import walk
+from te_lite.bounds.reads import Affine, Read, reads_by
+from te_lite.computation.derive import axes_in_order, plain_read
+from te_lite.expr.expr import Expr, Load, Reduce, same
+from te_lite.expr.lanes import ceildiv
+from te_lite.expr.visit import walk
+from te_lite.loops.mma_meaning import product
+from te_lite.schedule.state import State
+from te_lite.tensor_core.mma import GROUP_ROW_BYTES, MMA, Mma
 
-from ...core.target import ELEMENTS, Target
+from ...core.target.target import ELEMENTS, Target
 from ..predicates import is_untouched
 from .read_axes import axes_read, extents_of, runs_of
 
@@ -53,8 +53,8 @@ of warps add up all terms of a turn in the tensor core, so of them there must be
 class Factor:
     """Stage `stage` is read as a factor, its dimension `side` along the rows or columns, `terms` along the sum.
 
-    With `reindexed` they are dimensions of a copy that has the axes of the read (`te_lite.step.Reindex`).  `last` is
-    the dimension whose elements are neighbours in memory.
+    With `reindexed` they are dimensions of a copy that has the axes of the read (`te_lite.schedule.step.Reindex`).
+    `last` is the dimension whose elements are neighbours in memory.
     """
 
     stage: int

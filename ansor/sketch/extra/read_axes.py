@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum
-from te_lite.tensor import Operation
+from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum
+from te_lite.computation.tensor import Operation
 
 
 def extents_of(op: Operation) -> list[int]:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from te_lite.reads import reads_by
-from te_lite.replay import replay
-from te_lite.state import INLINED, State
-from te_lite.step import Split, Step
+from te_lite.bounds.reads import reads_by
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import INLINED, State
+from te_lite.schedule.step import Split, Step
 
 from ..predicates import split_steps
 from ..rule import SketchContext

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown
+from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown
 
 from .read_axes import axes_of
 

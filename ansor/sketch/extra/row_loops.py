@@ -12,11 +12,11 @@ whose lanes are vectors.  The lanes are a number of the sketch, one or several v
 
 from __future__ import annotations
 
-from te_lite.replay import apply
-from te_lite.state import REDUCE, State
-from te_lite.step import ComputeInline, RFactor
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import REDUCE, State
+from te_lite.schedule.step import ComputeInline, RFactor
 
-from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ...core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..reduction_rules import fuse_reductions
 from ..rule import SketchContext
 from ..shared_memory import element_bytes

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from math import prod
 from operator import is_
 
-from te_lite.expr import Binary, Call, Expr, Load
-from te_lite.reads import Affine, Form, Read, expanded_bodies, reads_by_producer
-from te_lite.state import State
-from te_lite.tensor import ComputeOp, Operation, PlaceholderOp
-from te_lite.visit import walk
+from te_lite.bounds.reads import Affine, Form, Read, expanded_bodies, reads_by_producer
+from te_lite.computation.tensor import ComputeOp, Operation, PlaceholderOp
+from te_lite.expr.expr import Binary, Call, Expr, Load
+from te_lite.expr.visit import walk
+from te_lite.schedule.state import State
 
 from ..predicates import is_read_argument, needs_tiling
 

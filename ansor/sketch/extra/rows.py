@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from te_lite.replay import apply
-from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import CacheRead, ComputeInline, SetScope
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import REDUCE, SPATIAL, State
+from te_lite.schedule.step import CacheRead, ComputeInline, SetScope
 
-from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ...core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .row_stages import RowProgram, row_program

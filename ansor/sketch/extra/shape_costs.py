@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.reads import reads_by
-from te_lite.register_tile import VectorUnit, vector_pieces
-from te_lite.state import State
-from te_lite.tensor import PlaceholderOp
+from te_lite.bounds.reads import reads_by
+from te_lite.computation.tensor import PlaceholderOp
+from te_lite.loops.register_tile import VectorUnit, vector_pieces
+from te_lite.schedule.state import State
 
-from ...core.hardware import HardwareParams
+from ...core.target.hardware import HardwareParams
 from ..predicates import NO_SPLIT, named_axes
 from ..shared_memory import element_bytes
 from .read_axes import axes_of, axes_read, extents_of

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
-from ...core.hardware import HardwareParams
-from ...core.layout_option import FREE
+from ...core.target.hardware import HardwareParams
+from ...core.values.layout_option import FREE
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .micro_kernel import (

@@ -20,12 +20,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
-from te_lite.reads import Affine, Form, Read, reads_by_producer
-from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, SPATIAL, Iter, Stage, State
-from te_lite.step import CacheRead
+from te_lite.bounds.reads import Affine, Form, Read, reads_by_producer
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import INLINED, REDUCE, SPATIAL, Iter, Stage, State
+from te_lite.schedule.step import CacheRead
 
-from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ...core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..predicates import THREAD, elementwise_reader, has_rfactor, is_untouched
 from ..rule import SketchContext, SketchRule
 from ..shared_memory import element_bytes

@@ -27,12 +27,12 @@ from itertools import product as combinations
 from math import gcd, prod
 from operator import itemgetter
 
-from te_lite.expr import Load, Reduce
-from te_lite.reads import Read, reads_by
-from te_lite.schedule import Loop, Schedule, StageHandle
-from te_lite.state import INLINED, Stage, State
-from te_lite.step import RFactor
-from te_lite.tensor import Tensor
+from te_lite.bounds.reads import Read, reads_by
+from te_lite.computation.tensor import Tensor
+from te_lite.expr.expr import Load, Reduce
+from te_lite.schedule.schedule import Loop, Schedule, StageHandle
+from te_lite.schedule.state import INLINED, Stage, State
+from te_lite.schedule.step import RFactor
 
 from ..predicates import consumers, elementwise_reader, is_untouched
 from ..rule import SketchContext

@@ -14,13 +14,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from te_lite.expr import Expr
-from te_lite.replay import apply, replay
-from te_lite.state import REDUCE, ROOT, SPATIAL, Iter, Stage, State
-from te_lite.step import RFactor, Split
+from te_lite.expr.expr import Expr
+from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.state import REDUCE, ROOT, SPATIAL, Iter, Stage, State
+from te_lite.schedule.step import RFactor, Split
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import compute_at, split
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import compute_at, split
 from ..generate import default_rules
 from ..predicates import fusion_target, has_rfactor, loop_length, needs_tiling, split_steps
 from ..reduction_rules import AddRfactor, CrossThreadReduction

@@ -1,4 +1,5 @@
-"""Products on tensor cores: blocks, warps, and tiles of an instruction (`te_lite/mma.py`), in a pipeline of tiles.
+"""Products on tensor cores: blocks, warps, and tiles of an instruction (`te_lite/tensor_core/mma.py`), in a pipeline of
+tiles.
 
     for block                              blockIdx.x
       for warp                             threadIdx.y
@@ -17,7 +18,7 @@ others, of words whose terms are not neighbours, have rows that begin 8 banks fu
 eight columns which a warp reads at a time are in 32 banks.
 
 Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
-name the tile that tensor cores read (`codegen_cuda/warpgroup.py`).
+name the tile that tensor cores read (`codegen_cuda/tensor_core/warpgroup.py`).
 
 Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
 (`split_reduction.py`).
@@ -34,11 +35,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from te_lite.replay import apply
-from te_lite.schedule import Loop, Schedule
-from te_lite.state import State
-from te_lite.step import CacheWrite, JoinAxes, RFactor
-from te_lite.tensor import Tensor
+from te_lite.computation.tensor import Tensor
+from te_lite.schedule.replay import apply
+from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.state import State
+from te_lite.schedule.step import CacheWrite, JoinAxes, RFactor
 
 from ..predicates import elementwise_reader
 from ..rule import SketchContext, SketchRule

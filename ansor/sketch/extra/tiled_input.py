@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from te_lite.derive import axes_in_order, plain_read
-from te_lite.expr import IterVar
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import Reindex, StorageOrder
-from te_lite.tensor import PlaceholderOp, Tensor
+from te_lite.computation.derive import axes_in_order, plain_read
+from te_lite.computation.tensor import PlaceholderOp, Tensor
+from te_lite.expr.expr import IterVar
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Reindex, StorageOrder
 
-from ...core.schedule_primitives import annotate, reorder
+from ...core.values.schedule_primitives import annotate, reorder
 
 
 @dataclass(frozen=True)

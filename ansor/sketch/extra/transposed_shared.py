@@ -5,7 +5,7 @@
 
 What is read together is then multiplied together: the operands of a step of the reduction are few registers, which live
 for that step alone, and the compiler finds an order of multiply-adds in which they come from different banks of the
-register file (`codegen_cuda/outer_product.py`): a third of the conflicts for 16 x 8 sums, fewer still where both
+register file (`codegen_cuda/passes/outer_product.py`): a third of the conflicts for 16 x 8 sums, fewer still where both
 operands lie along the reduction, as those of linear layers do.
 
 The copy still reads memory along the reduction.  Rows of the tile that are 4 words longer than a multiple of 32 put
@@ -14,9 +14,9 @@ what neighbouring threads write, 8 steps of the reduction by 4 rows, into 32 dif
 
 from __future__ import annotations
 
-from te_lite.replay import apply
-from te_lite.state import State
-from te_lite.step import StorageAlign, StorageOrder
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import StorageAlign, StorageOrder
 
 from ..shared_memory import element_bytes
 from .padded_shared import BANK_BYTES, PAD_BYTES, strided_copies

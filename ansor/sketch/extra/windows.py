@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from te_lite.reads import Read, reads_by
-from te_lite.replay import apply
-from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import ComputeInline
+from te_lite.bounds.reads import Read, reads_by
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import REDUCE, SPATIAL, State
+from te_lite.schedule.step import ComputeInline
 
-from ...core.schedule_primitives import annotate, compute_at, reorder, split
+from ...core.values.schedule_primitives import annotate, compute_at, reorder, split
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .own_stages import cpu_sketches, with_reader

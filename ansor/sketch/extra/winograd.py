@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from te_lite.register_tile import VectorUnit
-from te_lite.replay import apply
-from te_lite.schedule import Loop, Schedule, StageHandle
-from te_lite.state import State
-from te_lite.step import ComputeInline
-from te_lite.tensor import ComputeOp
+from te_lite.computation.tensor import ComputeOp
+from te_lite.loops.register_tile import VectorUnit
+from te_lite.schedule.replay import apply
+from te_lite.schedule.schedule import Loop, Schedule, StageHandle
+from te_lite.schedule.state import State
+from te_lite.schedule.step import ComputeInline
 
-from ...core.hardware import HardwareParams
+from ...core.target.hardware import HardwareParams
 from ..predicates import CONST_INDICES, always_inlined, elementwise_reader, named_axes
 from ..rule import SketchContext
 from ..shared_memory import element_bytes

@@ -21,12 +21,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.state import State
-from te_lite.step import Length, Split, Step
+from te_lite.bounds.bounds import Bounds
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Length, Split, Step
 
-from ...core.hardware import HardwareParams
-from ...core.target import Target
+from ...core.target.hardware import HardwareParams
+from ...core.target.target import Target
 from .draw import Mask, Matrix
 from .parts import Choice, Part, Setting
 

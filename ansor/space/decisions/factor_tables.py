@@ -1,7 +1,7 @@
 """The ways to cut a loop into tiles: all ordered factorisations of an extent, tabulated once.
 
 A decision is then a row of a table.  An extent with few divisors (197, 27) has hardly any: there the lengths may
-divide a slightly longer extent instead (200, 28), and the last tile runs over the edge (`te_lite/overrun.py`).
+divide a slightly longer extent instead (200, 28), and the last tile runs over the edge (`te_lite/bounds/overrun.py`).
 """
 
 from __future__ import annotations

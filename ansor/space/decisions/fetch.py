@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.lanes import where
-from te_lite.replay import apply
-from te_lite.state import ATTACHED, State
-from te_lite.step import Split
+from te_lite.bounds.bounds import Bounds
+from te_lite.expr.lanes import where
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import ATTACHED, State
+from te_lite.schedule.step import Split
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, follow_fused_split, fuse
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import annotate, follow_fused_split, fuse
 from ...sketch.predicates import THREAD, spatial_split_steps
 from ...sketch.shared_memory import element_bytes
 from .decision import Draft, Numbers, Phase

@@ -15,10 +15,10 @@ import numpy as np
 
 from te_lite.errors import require
 from te_lite.later import when_called
-from te_lite.state import REDUCE, SplitRel, State
+from te_lite.schedule.state import REDUCE, SplitRel, State
 
 from ...core.errors import TaskError
-from ...core.hardware import HardwareParams
+from ...core.target.hardware import HardwareParams
 from .decision import Decision, Draft, Phase
 from .draw import Mask, Matrix
 from .factor_moves import move_factors

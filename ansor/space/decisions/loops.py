@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from te_lite.lanes import where
-from te_lite.loop_value import root_axes
-from te_lite.state import INLINED, Iter, Stage, State
-from te_lite.step import Annotate, Fuse, Step
+from te_lite.expr.lanes import where
+from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.state import INLINED, Iter, Stage, State
+from te_lite.schedule.step import Annotate, Fuse, Step
 
 from ...sketch.predicates import UNROLL_INNER, named_axes
 

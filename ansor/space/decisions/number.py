@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from te_lite.state import State
+from te_lite.schedule.state import State
 
 from .decision import Decision, Draft
 from .draw import Index, Mask, Matrix, below

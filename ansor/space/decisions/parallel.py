@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from te_lite.bounds import Bounds
-from te_lite.lanes import smaller, where
-from te_lite.state import REDUCE, ROOT, Iter, State
-from te_lite.step import Step
+from te_lite.bounds.bounds import Bounds
+from te_lite.expr.lanes import smaller, where
+from te_lite.schedule.state import REDUCE, ROOT, Iter, State
+from te_lite.schedule.step import Step
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, fuse
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import annotate, fuse
 from .decision import Draft, Numbers, Phase
 from .loops import always_unrolled, annotated_loops, loops_of_programs, without_units
 from .number import Number

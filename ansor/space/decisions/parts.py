@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...core.hardware import HardwareParams
-from ...core.options import SketchOptions
-from ...core.target import Target
+from ...core.target.hardware import HardwareParams
+from ...core.target.target import Target
+from ...core.values.options import SketchOptions
 from .point_table import PointTable
 
 

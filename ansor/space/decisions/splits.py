@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from te_lite.replay import replay
-from te_lite.state import SplitRel, State
-from te_lite.step import FollowFusedSplit, FollowSplit, Length, RFactor, Split
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import SplitRel, State
+from te_lite.schedule.step import FollowFusedSplit, FollowSplit, Length, RFactor, Split
 
 from ...sketch.predicates import traced_steps
 

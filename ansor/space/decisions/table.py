@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.registry import search_parts
-from ...core.target import Target
+from ...core.target.registry import search_parts
+from ...core.target.target import Target
 from .decision import Decision
 from .fetch import Fetch
 from .lengths import Lengths

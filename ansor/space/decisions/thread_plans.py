@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from te_lite.state import ATTACHED, State
+from te_lite.schedule.state import ATTACHED, State
 
-from ...core.hardware import HardwareParams
+from ...core.target.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
 from .factor_tables import tile_table, tile_weights
 from .parts import Tile

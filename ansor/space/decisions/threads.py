@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from te_lite.expr import Expr
-from te_lite.lanes import product
-from te_lite.loop_value import root_axes
-from te_lite.state import ATTACHED, REDUCE, ROOT, State
-from te_lite.step import Length
+from te_lite.expr.expr import Expr
+from te_lite.expr.lanes import product
+from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.state import ATTACHED, REDUCE, ROOT, State
+from te_lite.schedule.step import Length
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, fuse, split
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import annotate, fuse, split
 from ...sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling
 from .decision import Numbers
 from .number import Number

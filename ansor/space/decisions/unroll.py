@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from te_lite.replay import apply
-from te_lite.state import ROOT, SPATIAL, Stage, State
-from te_lite.step import Length, Pragma, Step
+from te_lite.schedule.replay import apply
+from te_lite.schedule.state import ROOT, SPATIAL, Stage, State
+from te_lite.schedule.step import Length, Pragma, Step
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import annotate
 from .decision import Numbers
 from .loops import always_unrolled, loops_of_programs
 from .number import Number

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import Bounds
-from te_lite.lanes import product, smaller, where
-from te_lite.loop_value import root_axes
-from te_lite.state import INLINED, REDUCE, Iter, State
-from te_lite.step import Step
+from te_lite.bounds.bounds import Bounds
+from te_lite.expr.lanes import product, smaller, where
+from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.state import INLINED, REDUCE, Iter, State
+from te_lite.schedule.step import Step
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, fuse
+from ...core.target.hardware import HardwareParams
+from ...core.values.schedule_primitives import annotate, fuse
 from ...sketch.predicates import is_tiled
 from .decision import Draft, Numbers, Phase
 from .loops import always_unrolled, annotated_loops, loops_of_programs, without_units

@@ -5,7 +5,7 @@
     terms    [turns, instructions of a turn] x 8, 16 or 32           one length
 
 All lengths are powers of two, whatever the extents, and columns of groups of warps three quarters of them, too, of
-which blocks may fill a machine better: tiles run over the edge (`te_lite/overrun.py`), except for turns of
+which blocks may fill a machine better: tiles run over the edge (`te_lite/bounds/overrun.py`), except for turns of
 a part of split sums, behind whose end is the next part.  They limit each
 other by the registers of a thread, those of a multiprocessor, and shared memory, so they are decided together.  Every
 thread of a block has the same share of vectors to fetch.
@@ -21,15 +21,15 @@ from math import prod
 
 import numpy as np
 
-from te_lite.fragment import LANES
-from te_lite.fragment_storage import FragmentStorage, fragment_storage
-from te_lite.mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
-from te_lite.state import Attach, SplitRel, State
-from te_lite.step import Split
-from te_lite.storage import storage_class
-from te_lite.visit import walk
+from te_lite.expr.storage import storage_class
+from te_lite.expr.visit import walk
+from te_lite.schedule.state import Attach, SplitRel, State
+from te_lite.schedule.step import Split
+from te_lite.tensor_core.fragment import LANES
+from te_lite.tensor_core.fragment_storage import FragmentStorage, fragment_storage
+from te_lite.tensor_core.mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
 
-from ...core.hardware import HardwareParams
+from ...core.target.hardware import HardwareParams
 from ...sketch.predicates import has_rfactor
 from .parts import Grid
 from .point_table import PointTable

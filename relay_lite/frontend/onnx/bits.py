@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.dtype import INTEGER_BITS, is_unsigned
+from te_lite.expr.dtype import INTEGER_BITS, is_unsigned
 
 from ...ir.nodes import Expr
 from .elementwise import two

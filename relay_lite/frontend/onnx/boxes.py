@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
 from .emit import add, binary, broadcast_to, call, cast, const, maximum, mul, reshape, sub, value_of

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
 from .conv import check_channels

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Expr
 from .emit import binary, call, const, mul, reshape, sub

@@ -7,9 +7,9 @@ from functools import partial, reduce
 
 import numpy as np
 
-from te_lite.dtype import computed, largest, promote
 from te_lite.errors import require
-from te_lite.expr import FLOATS
+from te_lite.expr.dtype import computed, largest, promote
+from te_lite.expr.expr import FLOATS
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Expr

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ...ir.folding import cheap
 from ...ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem

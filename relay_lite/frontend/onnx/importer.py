@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from te_lite.errors import TeError, require
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ...ir.errors import GraphError
 from ...ir.module import IRModule

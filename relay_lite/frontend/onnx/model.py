@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.hints import install
-from ansor.core.sizes import require_tensor
+from ansor.core.host.hints import install
+from ansor.core.values.sizes import require_tensor
 from te_lite.errors import require
-from te_lite.expr import DTYPES
+from te_lite.expr.expr import DTYPES
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Array

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, mul, reshape

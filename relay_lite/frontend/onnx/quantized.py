@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
-from te_lite.expr import FLOATS
-from te_lite.interval import dtype_interval
+from te_lite.expr.expr import FLOATS
+from te_lite.expr.interval import dtype_interval
 
 from ...ir.nodes import Expr
 from ...op.quantized import DTYPES

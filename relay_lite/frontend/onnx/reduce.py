@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ansor.core.sizes import require_computed
-from te_lite.expr import FLOATS
+from ansor.core.values.sizes import require_computed
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
 from .emit import add, binary, call, cast, const, mul, reshape, sub

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.sizes import require_computed
-from te_lite.expr import FLOATS
+from ansor.core.values.sizes import require_computed
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
 from .emit import add, call, const, mul, value_of

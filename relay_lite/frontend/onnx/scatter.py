@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from te_lite.expr import FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Expr
 from .emit import add, binary, broadcast_to, call, const, mul, reshape, sub, transpose, value_of

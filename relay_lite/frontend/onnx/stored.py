@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from te_lite.dtype import STORED, computed
+from te_lite.expr.dtype import STORED, computed
 
 from ...ir.nodes import Expr
 from ...ir.types import TensorType

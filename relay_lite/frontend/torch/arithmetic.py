@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.dtype import promote
-from te_lite.expr import FLOATS
+from te_lite.expr.dtype import promote
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Expr
 from ..onnx.elementwise import clip_to, converted

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from te_lite.dtype import computed
 from te_lite.errors import TeError, require
+from te_lite.expr.dtype import computed
 
 from ...ir.errors import GraphError
 from ...ir.module import IRModule

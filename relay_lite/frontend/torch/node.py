@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from te_lite.dtype import computed
 from te_lite.errors import require
+from te_lite.expr.dtype import computed
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Expr

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.dtype import STORED
 from te_lite.errors import require
+from te_lite.expr.dtype import STORED
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Array

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ... import reduction
-from ...tensor import compute, placeholder
+from ...computation.tensor import compute, placeholder
+from ...expr import reduction
 from .. import nn
 from ..broadcast import add
 from .operators import Tensors, softmax

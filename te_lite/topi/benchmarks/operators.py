@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ... import reduction
-from ...expr import Expr, call, const, if_then_else, logical_and
-from ...tensor import Tensor, compute, placeholder
+from ...computation.tensor import Tensor, compute, placeholder
+from ...expr import reduction
+from ...expr.expr import Expr, call, const, if_then_else, logical_and
 from .. import nn
 from ..utils import conv_extent
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import reduction
+from ...computation.tensor import Tensor, compute
 from ...errors import ExprError, require
-from ...expr import Expr, as_expr, cast, if_then_else, logical_and
-from ...tensor import Tensor, compute
+from ...expr import reduction
+from ...expr.expr import Expr, as_expr, cast, if_then_else, logical_and
 from ..nn.conv import Ints
 from ..nn.conv_transpose import transpose_padding
 from ..nn.utils import Padding

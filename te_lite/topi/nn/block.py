@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...computation.tensor import Tensor
 from ...errors import ExprError, require
-from ...expr import Expr
-from ...tensor import Tensor
+from ...expr.expr import Expr
 from ..tag import INJECTIVE
 from ..utils import ax_compute, layout_axes
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ... import reduction
+from ...computation.tensor import Tensor, compute
 from ...errors import ExprError, require
-from ...expr import Expr, cast
-from ...tensor import Tensor, compute
+from ...expr import reduction
+from ...expr.expr import Expr, cast
 from ..utils import conv_extent, layout_axes, per_dim
 from .pad import pad
 from .utils import Padding, get_pad_tuple_generic

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import reduction
+from ...computation.tensor import Tensor, compute
 from ...errors import ExprError, require
-from ...expr import Expr, cast
-from ...tensor import Tensor, compute
+from ...expr import reduction
+from ...expr.expr import Expr, cast
 from ..tag import INJECTIVE
 from ..utils import per_dim
 from .conv import Ints

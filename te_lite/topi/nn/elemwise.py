@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from ...computation.tensor import Tensor, compute
 from ...errors import ExprError, require
-from ...expr import Expr, binary, compare, const, select
-from ...tensor import Tensor, compute
+from ...expr.expr import Expr, binary, compare, const, select
 from ..broadcast import add
 from ..elementwise import map_elements
 from ..tag import BROADCAST, INJECTIVE

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ...computation.tensor import Tensor
 from ...errors import ExprError, require
-from ...expr import Expr, call, const
-from ...reduction import comm_reducer, reduce_axis
-from ...reduction import sum as sum_reduce
-from ...tensor import Tensor
+from ...expr.expr import Expr, call, const
+from ...expr.reduction import comm_reducer, reduce_axis
+from ...expr.reduction import sum as sum_reduce
 from ..broadcast import add, divide, multiply, subtract
 from ..elementwise import sqrt
 from ..reduction import Axis, real_axes, reduce_axes, reduced_shape, source_indices, sum

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...computation.tensor import Tensor, compute
 from ...errors import ExprError, require
-from ...expr import Expr, ExprLike, as_expr, if_then_else, logical_and
-from ...tensor import Tensor, compute
+from ...expr.expr import Expr, ExprLike, as_expr, if_then_else, logical_and
 from ..tag import INJECTIVE
 from ..utils import ax_compute, per_dim
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ... import reduction
+from ...computation.tensor import Tensor
 from ...errors import ExprError, require
-from ...expr import Expr, ExprLike, binary, cast, const, select
-from ...tensor import Tensor
+from ...expr import reduction
+from ...expr.expr import Expr, ExprLike, binary, cast, const, select
 from ..tag import ELEMWISE
 from ..utils import ax_compute, conv_extent, layout_axes, per_dim
 from .conv import Ints

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import reduction
-from ...expr import Expr, IterVar, call
-from ...tensor import Tensor, compute
+from ...computation.tensor import Tensor, compute
+from ...expr import reduction
+from ...expr.expr import Expr, IterVar, call
 from ..utils import normal_axis
 
 

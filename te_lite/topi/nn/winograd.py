@@ -10,10 +10,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ... import reduction
+from ...computation.tensor import Tensor, compute
 from ...errors import ExprError, require
-from ...expr import Expr, cast, const, logical_and, select
-from ...tensor import Tensor, compute
+from ...expr import reduction
+from ...expr.expr import Expr, cast, const, logical_and, select
 from ..utils import per_dim
 from .conv import Ints
 from .pad import pad

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ExprError, require
-from ...reference_expr import Array
+from ...meaning.reference_expr import Array
 from ..nn.utils import Padding, get_pad_tuple_generic
 from ..utils import per_dim
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ExprError, require
-from ...reference_expr import Array
+from ...meaning.reference_expr import Array
 from ..utils import conv_extent, layout_axes, per_dim
 
 

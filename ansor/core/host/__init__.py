@@ -1,0 +1,8 @@
+"""This machine and this process: cores, memory, other programs, what is installed.
+
+Law: asks the operating system; knows no target and no task.
+
+In reading order:
+
+    files    allocator, cgroups, collector, command, hints, processor_family, start_up, versions
+"""

@@ -1,0 +1,8 @@
+"""What programs are made for: kinds and their options, the registry of backends, hardware figures.
+
+Law: names and numbers; a backend is known by the name of its module only.
+
+In reading order:
+
+    files    search_parts, registry, target_options, target, hardware
+"""

@@ -1,0 +1,156 @@
+"""What a program is made for: a kind (`c`, `cuda`, `vta`) and options, written as users of TVM write targets.
+
+Target("cuda -arch=sm_90").kind.name == "cuda"        Target("llvm -mcpu=core-avx2").kind.name == "c"
+Target("cuda -precision=tf32").precision == "tf32"     Target("cuda").precision == "strict"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from te_lite.errors import require
+from te_lite.expr.spelling import did_you_mean
+from te_lite.tensor_core import mma
+
+from ..errors import TaskError
+from .registry import family_of, is_known, known_kinds
+from .target_options import check_option, decisive, known_words
+
+ALIASES = {"cpu": "c", "llvm": "c"}
+STRICT, TF32, FP32X3 = "strict", "tf32", "fp32x3"
+PRECISIONS = (STRICT, FP32X3, TF32)
+"""How products of floats are computed: as the computation says, or on tensor cores, with both factors in two TF32 parts
+(`te_lite/loops/mma_meaning.py`), or cut to TF32."""
+ELEMENTS = {FP32X3: mma.TF32X3, TF32: mma.TF32}
+"""What tensor cores read floats as."""
+HALVES = {"fp16": "float16", "bf16": "bfloat16"}
+"""Precisions of networks whose products are of 16 bits, and the dtype in their workloads."""
+OF_THE_DEVICE = ("arch", "model")
+"""Options that say of the device what it is anyway: where one is not named, it may be any."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind:
+    """A family of targets; `name` chooses the sketch rules and the backend."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Target:
+    """`text` is a kind (or the alias `llvm` or `cpu` of kind `c`) followed by options `-name` or `-name=value`.
+
+    Raises TaskError for an unknown kind, a word that is no option or none of the kind's (`target_options.py`), and a
+    precision that it lacks.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.text, str), TaskError, "target", "is written as a text", got=self.text)
+        words = self.text.split()
+        name = words[0] if words else ""
+        if name not in ALIASES and not is_known(name):
+            known = (*known_kinds(), *ALIASES)
+            hint = did_you_mean(name, known)
+            raise TaskError(f"target {self.text!r}: unknown, {hint}known targets are {', '.join(known)}")
+        for word in words[1:]:
+            check_option(self.text, ALIASES.get(name, name), word)
+        subject, law = f"target {self.text!r}", f"the precision is one of {', '.join(PRECISIONS)}"
+        require(self.precision in PRECISIONS, TaskError, subject, law, got=self.precision)
+        law = "only GPUs have tensor cores, other targets are strict"
+        require(self.precision == STRICT or self.is_gpu, TaskError, subject, law, got=self.precision)
+
+    def with_precision(self, precision: str) -> Target:
+        """The same target with this precision.  Raises TaskError for one that it lacks."""
+        known = precision in PRECISIONS
+        law = f"the precision is one of {', '.join(PRECISIONS)}"
+        require(known, TaskError, f"target {self.text!r}", law, got=precision)
+        words = [word for word in self.text.split() if not word.lstrip("-").startswith("precision=")]
+        return Target(" ".join(words if precision == STRICT else [*words, f"-precision={precision}"]))
+
+    @staticmethod
+    def of(target: Target | str) -> Target:
+        """`target` itself, or the target that a text names."""
+        return target if isinstance(target, Target) else Target(target)
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def recorded(text: str) -> Target:
+        """The target of a record, which may have been written elsewhere: without the options that are not known here.
+
+        Raises TaskError for an unknown kind.
+        """
+        name, *words = text.split() or [""]
+        return Target(" ".join([name, *known_words(ALIASES.get(name, name), words)]))
+
+    @cached_property
+    def kind(self) -> TargetKind:
+        name = self.text.split()[0]
+        return TargetKind(ALIASES.get(name, name))
+
+    @cached_property
+    def attrs(self) -> dict[str, str]:
+        """The options without their dashes; an option without a value maps to the empty text."""
+        pairs = [word.lstrip("-").partition("=") for word in self.text.split()[1:]]
+        return {name: value for name, _, value in pairs}
+
+    @property
+    def precision(self) -> str:
+        """The option `-precision`: one of PRECISIONS, `strict` when it is not given."""
+        return self.attrs.get("precision", STRICT)
+
+    @property
+    def model(self) -> str:
+        """The option `-model` of a GPU, in capitals: empty when it is not given, or `unknown`, as TVM has it."""
+        given = self.attrs.get("model", "").upper()
+        return "" if given == "UNKNOWN" else given
+
+    @property
+    def results(self) -> str:
+        """What tells results of targets apart: the kind, and a precision that is not strict (`cuda tf32`)."""
+        return self.kind.name if self.precision == STRICT else f"{self.kind.name} {self.precision}"
+
+    @cached_property
+    def _decisive(self) -> dict[str, str]:
+        """The options that figures depend on, beside the precision."""
+        model = {"model": self.model} if self.model else {}
+        return decisive(self.kind.name, self.attrs) | model
+
+    @cached_property
+    def key(self) -> str:
+        """What tells figures of targets apart, as the text of a target: that of `llvm -keys=cpu` is `c`."""
+        precision = [] if self.precision == STRICT else [f"-precision={self.precision}"]
+        return " ".join([self.kind.name, *precision, *[f"-{k}={v}" for k, v in sorted(self._decisive.items())]])
+
+    def takes(self, other: Target) -> bool:
+        """Whether what was measured for another target counts for this one: kind, precision and processor are the same.
+
+        `c` compiles for the processor at hand, which is another thing than `c -march=haswell`.  A GPU or a model that
+        only one of the two names may be the same.
+        """
+        mine, theirs = self._decisive, other._decisive
+        loose = [name for name in OF_THE_DEVICE if name not in mine or name not in theirs]
+        same = all(mine.get(name) == theirs.get(name) for name in {*mine, *theirs}.difference(loose))
+        return same and self.results == other.results
+
+    @property
+    def device_name(self) -> str:
+        """The option `-device`, or the empty text."""
+        return self.attrs.get("device", "")
+
+    @property
+    def family(self) -> str:
+        """The kind whose programs are searched for it: "c", "cuda", or none (`ansor.core.target.registry.Entry`)."""
+        return family_of(self.kind.name)
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.family == "cuda"
+
+    def __str__(self) -> str:
+        return self.text

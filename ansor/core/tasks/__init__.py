@@ -1,0 +1,8 @@
+"""What is searched: workloads, tasks, the values and protocols of measurement.
+
+Law: says what is to be done; whoever does it is above.
+
+In reading order:
+
+    files    workloads, catalog, task, baseline, measure_values, protocols, networks
+"""

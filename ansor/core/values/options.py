@@ -1,0 +1,44 @@
+"""Options of sketch generation and sampling, under the names of TVM's search parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from te_lite.errors import require
+
+from ..errors import TaskError
+
+
+@dataclass(frozen=True)
+class SketchOptions:
+    """`S` and `R` in a tiling structure are levels of spatial and reduction loops, outermost first.
+
+    Raises TaskError for another letter, a GPU structure that does not start with SSSR (blocks, virtual threads,
+    threads, then the loop that fetches inputs), or a size that is not positive.
+    `max_innermost_reduce_factor` is not TVM's: a sum in registers that runs through a whole reduction on a CPU is
+    stored once, so there the innermost part of a reduction may be longer than that of a space axis.
+    `max_padding` is not TVM's either: by how much of an extent with few divisors the tiles may run over it (0: tiles
+    always divide).
+    """
+
+    cpu_multi_level_tiling_structure: str = "SSRSRS"
+    gpu_multi_level_tiling_structure: str = "SSSRRSRS"
+    max_innermost_split_factor: int = 64
+    max_innermost_reduce_factor: int = 1024
+    max_vectorize_size: int = 64
+    max_padding: float = 0.125
+    disable_change_compute_location: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_multi_level_tiling_structure", "gpu_multi_level_tiling_structure"):
+            word = getattr(self, name)
+            ok = isinstance(word, str) and set(word.upper()) == {"S", "R"}
+            require(ok, TaskError, name, "a word of the letters S and R is needed", got=word)
+        gpu = self.gpu_multi_level_tiling_structure
+        law = "it must start with SSSR: blocks, virtual threads, threads, then the loop that fetches inputs"
+        require(gpu.upper().startswith("SSSR"), TaskError, "gpu_multi_level_tiling_structure", law, got=gpu)
+        for name in ("max_innermost_split_factor", "max_innermost_reduce_factor", "max_vectorize_size"):
+            value = getattr(self, name)
+            require(isinstance(value, int) and value > 0, TaskError, name, "a positive integer is needed", got=value)
+        law = "a number from 0 to 1 is needed"
+        require(0 <= self.max_padding <= 1, TaskError, "max_padding", law, got=self.max_padding)

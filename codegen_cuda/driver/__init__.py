@@ -1,0 +1,8 @@
+"""Compilers and devices: NVRTC and nvcc, modules, launches, timing, exported programs.
+
+Law: the only folder that runs a compiler of CUDA or opens a device, each when it is first needed.
+
+In reading order:
+
+    files    toolkit, resources, cache, nvrtc, compile, array_checks, timing, device, architecture, module, export
+"""

@@ -1,0 +1,172 @@
+"""CUDA C++ to cubins: NVRTC in this process, else the nvcc command; no driver and no GPU is needed.
+
+Equal sources are compiled once: the cache's key is the source, the options, the architecture and the compiler's
+version.  `compile_many` compiles in threads (NVRTC runs outside Python's lock).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ansor.core.files.scratch import scratch_folder
+from ansor.core.host.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from te_lite.errors import require
+
+from ..program.errors import CompileError
+from . import cache, nvrtc
+from .resources import KernelResources, parse_resources
+from .toolkit import include_folders, nvcc_path
+
+OPTIONS = ("--std=c++17",)
+HALF_HEADER = "cuda_fp16.h"
+ONE_ARCHITECTURE = "wgmma."
+"""What instructions begin with that sm_90a has."""
+_ARCH = re.compile(r"sm_\d+[af]?")
+
+
+@dataclass(frozen=True)
+class CompiledModule:
+    """A cubin, what the compiler said, and what each kernel needs; `seconds` is 0 when it came from the cache."""
+
+    cubin: bytes
+    arch: str
+    compiler: str
+    log: str
+    resources: tuple[KernelResources, ...]
+    seconds: float
+
+    def kernel(self, name: str) -> KernelResources:
+        """The resources of one kernel.  Raises CompileError when the module has no such kernel."""
+        for found in self.resources:
+            if found.name == name:
+                return found
+        raise CompileError(f"compiled module: there is no kernel {name!r}, only {[k.name for k in self.resources]}")
+
+
+@lru_cache(maxsize=4)
+def _nvcc_version(command: str) -> str:
+    """The version of an nvcc; asked once a process and command."""
+    try:
+        done = run_command([command, "--version"], ANSWER_SECONDS)
+    except Unfinished as e:
+        raise CompileError(f"nvcc: {command} --version {e}") from e
+    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
+    if found is None:
+        raise CompileError(f"nvcc: {command} does not tell its version, got code={done.code}")
+    return found[1]
+
+
+def available_compilers() -> tuple[str, ...]:
+    """The compilers found, best first: of `nvrtc` and `nvcc`."""
+    return (("nvrtc",) if nvrtc.library() is not None else ()) + (("nvcc",) if nvcc_path() else ())
+
+
+def compiler_name(compiler: str | None = None) -> str:
+    """The compiler that is used and its version, as `nvrtc 13.0`.  Raises CompileError when there is none."""
+    found = available_compilers()
+    if not found:
+        raise CompileError(
+            "CUDA compiler: neither NVRTC nor nvcc is installed; install nvidia-cuda-nvrtc, or set CUDA_HOME"
+        )
+    wanted = compiler or found[0]
+    require(wanted in found, CompileError, "CUDA compiler", f"it must be one of {', '.join(found)}", compiler=wanted)
+    if wanted == "nvrtc":
+        return f"nvrtc {nvrtc.version()}"
+    return f"nvcc {_nvcc_version(nvcc_path() or '')}"
+
+
+def compile_source(
+    source: str,
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    compiler: str | None = None,
+    use_cache: bool = True,
+    timeout: float | None = None,
+) -> CompiledModule:
+    """Compile CUDA C++ for a real architecture such as `sm_90`.
+
+    `compiler` is `nvrtc` or `nvcc` (default: the first that is installed), `options` go to it as they are, `timeout`
+    in seconds holds for nvcc only.  Raises CompileError with the first error of a source that is refused.
+    """
+    require(_ARCH.fullmatch(arch) is not None, CompileError, "architecture", "it must be like sm_90", arch=arch)
+    name = compiler_name(compiler)
+    if name.startswith("nvrtc"):
+        law = f"{name} compiles for {', '.join(nvrtc.architectures())}"
+        require(arch.rstrip("af") in nvrtc.architectures(), CompileError, "architecture", law, arch=arch)
+    words = (
+        f"--gpu-architecture={_with_features(arch, source)}",
+        "--ptxas-options=-v",
+        *OPTIONS,
+        *_less_header(name, source),
+        *options,
+    )
+    key = cache.key_of(source, name, *words)
+    kept = cache.read(key) if use_cache else None
+    if kept is not None:
+        facts, cubin = kept
+        return CompiledModule(cubin, arch, name, facts["log"], parse_resources(facts["log"]), 0.0)
+    start = time.perf_counter()
+    made, log = _nvrtc(source, words) if name.startswith("nvrtc") else _nvcc(source, words, timeout)
+    if made is None:
+        raise CompileError(f"compile: {name} refuses the program for {arch}: {_first_error(log)}")
+    if use_cache:
+        cache.write(key, {"log": log}, made)
+    return CompiledModule(made, arch, name, log, parse_resources(log), time.perf_counter() - start)
+
+
+def _with_features(arch: str, source: str) -> str:
+    """The architecture with what only devices of just this one have, where a program needs that."""
+    return f"{arch}a" if arch == "sm_90" and ONE_ARCHITECTURE in source else arch
+
+
+def _less_header(name: str, source: str) -> tuple[str, ...]:
+    """NVRTC can leave out the runtime functions it declares first, which takes a quarter of a small compile."""
+    kind, _, version = name.partition(" ")
+    return ("--minimal",) if kind == "nvrtc" and int(version.split(".")[0]) >= 13 and HALF_HEADER not in source else ()
+
+
+def compile_many(
+    sources: Sequence[str], arch: str = "sm_90", workers: int | None = None, use_cache: bool = True
+) -> list[CompiledModule | CompileError]:
+    """Compile side by side, on `workers` threads (default: the number of cores); refused sources give their error."""
+
+    def one(source: str) -> CompiledModule | CompileError:
+        try:
+            return compile_source(source, arch, use_cache=use_cache)
+        except CompileError as error:
+            return error
+
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        return list(pool.map(one, sources))
+
+
+def _nvrtc(source: str, options: Sequence[str]) -> tuple[bytes | None, str]:
+    folders = include_folders() if HALF_HEADER in source else ()
+    if HALF_HEADER in source and not folders:
+        raise CompileError(f"{HALF_HEADER}: not found; install nvidia-cuda-runtime and nvidia-cuda-cccl")
+    return nvrtc.compile_program(source, (*options, *[f"--include-path={f}" for f in folders]))
+
+
+def _nvcc(source: str, options: Sequence[str], timeout: float | None) -> tuple[bytes | None, str]:
+    with scratch_folder("nvcc") as folder:
+        text, out = Path(folder) / "program.cu", Path(folder) / "program.cubin"
+        text.write_text(source)
+        command = [str(nvcc_path()), "-cubin", *options, "-o", str(out), str(text)]
+        try:
+            done = run_command(command, WORK_SECONDS if timeout is None else timeout)
+        except Unfinished as e:
+            raise CompileError(f"compile: nvcc {e}") from e
+        log = (done.stdout + done.stderr).replace(str(text), "program.cu")
+        return (out.read_bytes() if done.code == 0 else None), log
+
+
+def _first_error(log: str) -> str:
+    lines = [x for x in log.splitlines() if "error" in x] or log.splitlines() or ["no message"]
+    return lines[0].strip()

@@ -1,0 +1,117 @@
+"""Kernels that are launched before the one before them has ended: programmatic dependent launch, from sm_90 on.
+
+Where all blocks of a kernel have ended or let it, the next one of the graph is launched; it waits for the end of the
+kernel (and for what that waited for) before it touches memory.  The pointers of a kernel come out of the wait: nothing
+that is read through them can be moved before it.  Out of an instruction they could point anywhere; that they point to
+global memory is said again, or every load would wait for the stores to shared memory before it.  That they point to
+different memory cannot be said again, so what is added to results is read before they are written (`reads_first.py`).
+Before the wait the kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
+
+No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
+those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
+left.  Begun at the start of the kernel before, those of ViT-B/16 took 2.75 ms on an H200, and 1.56 ms begun at its end
+(`benchmarks/launch_ways.py`).
+
+A long kernel does not wait: pointers that come out of an instruction cost it registers, and banks of them.  4096^3 in
+fp32, milliseconds on an H200, plain and waiting, the second factor turned or not: 2.75 and 2.81, 2.88 and 3.05.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from te_lite.expr.dtype import BYTES
+from te_lite.loops.stmt import For, LoweredFunc, Stmt, Store, bodies
+
+from . import fetch_ahead
+
+LEAST_ARCHITECTURE = 90
+_NEEDED = "cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2", "cuGraphNodeGetType"
+_KERNEL_NODE = 0
+LONG_STORES, LONG_BYTES = 1 << 31, 1 << 29
+"""Stores that are run, and bytes of tensors, from which a program takes so long that an early launch saves nothing."""
+Check = Callable[[int, str], None]
+
+
+def may_wait(architecture: str) -> bool:
+    """Whether kernels for an architecture like `sm_90` have the instructions."""
+    return int("".join([c for c in architecture if c.isdigit()]) or 0) >= LEAST_ARCHITECTURE
+
+
+def is_short(func: LoweredFunc) -> bool:
+    """Whether the kernels of a program are so short that their launch is worth saving."""
+    return _stores(func.body) < LONG_STORES and sum([b.size * BYTES[b.dtype] for b in func.args]) < LONG_BYTES
+
+
+def _stores(s: Stmt) -> int:
+    """How often a store is run, by all threads together."""
+    inner = 1 if isinstance(s, Store) else sum([_stores(b) for b in bodies(s)])
+    return inner * (s.extent if isinstance(s, For) else 1)
+
+
+def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str], lines: Sequence[str]) -> str:
+    """A kernel that waits before it computes `lines`; `head` is all of its declaration before its name."""
+    unrestricted = [p.replace("__restrict__ ", "") for p in params]
+    held = [f'  asm volatile("" : "+l"({p})); __builtin_assume(__isGlobal({p}));' for p in pointers]
+    return "\n".join([
+        f"static __device__ __forceinline__ void {name}_body({', '.join(params)}) {{", *lines, "}", "",
+        f"{head}{name}({', '.join([*unrestricted, *fetch_ahead.PARAMS])}) {{",
+        fetch_ahead.FETCH,
+        "#ifdef __CUDA_ARCH__",
+        '  asm volatile("griddepcontrol.wait;" ::: "memory");',
+        *held,
+        "#endif",
+        f"  {name}_body({', '.join(pointers)});",
+        "}",
+    ])  # fmt: skip
+
+
+class _Edge(ctypes.Structure):
+    """`CUgraphEdgeData`."""
+
+    _fields_ = [("from_port", ctypes.c_ubyte), ("to_port", ctypes.c_ubyte), ("type", ctypes.c_ubyte),
+                ("reserved", ctypes.c_ubyte * 5)]  # fmt: skip
+
+
+_PROGRAMMATIC = 1
+"""The port of `launch_dependents`, and the type of an edge from there."""
+
+
+def begin_early(driver: Any, graph: Any, check: Check, waiting: Collection[int | None]) -> None:
+    """Let kernels of a graph that follow one other kernel alone be launched when the blocks of that one end.
+
+    They are those among the nodes `waiting`, whose kernels wait for themselves.  A driver before CUDA 12.3 has no such
+    edges, and the graph stays as it is.
+    """
+    if not all(hasattr(driver, name) for name in _NEEDED):
+        return
+    what, count = "reading the order of kernels", ctypes.c_size_t()
+    check(driver.cuGraphGetEdges_v2(graph, None, None, None, ctypes.byref(count)), what)
+    if not count.value:  # the driver refuses to write no edges
+        return
+    sources, ends = (ctypes.c_void_p * count.value)(), (ctypes.c_void_p * count.value)()
+    edges = (_Edge * count.value)()
+    check(driver.cuGraphGetEdges_v2(graph, sources, ends, edges, ctypes.byref(count)), what)
+    into = Counter(ends)
+    kinds = {node: _kind(driver, node, check) for node in {*sources, *ends}}
+    alone = [
+        k for k, (source, end) in enumerate(zip(sources, ends, strict=True))
+        if end in waiting and into[end] == 1 and kinds[source] == kinds[end] == _KERNEL_NODE
+    ]  # fmt: skip
+    if not alone:
+        return
+    nodes, size = ctypes.c_void_p * len(alone), ctypes.c_size_t(len(alone))
+    pairs = nodes(*[sources[k] for k in alone]), nodes(*[ends[k] for k in alone])
+    before = (_Edge * len(alone))(*[edges[k] for k in alone])
+    early = (_Edge * len(alone))(*[_Edge(_PROGRAMMATIC, 0, _PROGRAMMATIC) for _ in alone])
+    check(driver.cuGraphRemoveDependencies_v2(graph, *pairs, before, size), "an order of kernels")
+    check(driver.cuGraphAddDependencies_v2(graph, *pairs, early, size), "an early launch")
+
+
+def _kind(driver: Any, node: int, check: Check) -> int:
+    kind = ctypes.c_int()
+    check(driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)), "reading the kind of a step")
+    return kind.value

@@ -1,0 +1,162 @@
+"""The instructions of tensor cores as functions of CUDA C++ around inline PTX, written from their records.
+
+mma_m16n8k16_f16_f32(d, a, b)      d += a * b: arrays of a thread, its values in the order of the fragments
+mma_m16n8k8_tf32_f32(d, a, b)      the same, of floats, multiplied by what makes up for the bits that it cuts off
+mma_m16n8k8_tf32x3_f32(d, a, b)    the same by three instructions, on the parts of what `a` and `b` hold
+wgmma_m16n128k64_f16_f32(d, a, tile)
+                                   the same of a group of warps: `tile` is B in shared memory, of 128 columns and 4
+                                   steps of 16 terms; begins the product, for which `wgmma_wait_64_f32(d)` waits
+ldmatrix_x4(r, tile, lane, fixed)  registers of four matrices; this lane's row of 16 bytes is `lane + fixed` bytes after
+                                   the start of a tile in shared memory
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad, Expr
+from te_lite.loops.mma_meaning import CENTRE, pairs
+from te_lite.loops.stmt import Buffer, Cut, QuadStore, WarpLoad, WarpMultiply
+from te_lite.tensor_core.mma import F32, OPERANDS, MatrixLoad, Mma
+
+from ..program.indices import by_lane
+from ..text.text import TYPES, CudaText, registers
+from .parts_text import FLOAT, cut_float, tile_helpers, tile_name
+from .quad_stores import HELPERS, NAMES, lanes_text
+from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
+
+
+class Writer(Protocol):
+    """What the text of an instruction needs of the emitter around it."""
+
+    text: CudaText
+
+    def buffer(self, buffer: Buffer) -> str: ...
+    def index(self, e: Expr) -> str: ...
+
+
+_HEAD = "static __device__ __forceinline__ void"
+
+
+def mma_name(op: Mma) -> str:
+    """The function of an instruction."""
+    return f"mma_{op.name}"
+
+
+def mma_helpers(op: Mma) -> dict[str, str]:
+    """Its definition and those that it needs, by name, in their order."""
+    if op.element.dtype != F32.dtype:
+        return {mma_name(op): _mma_helper(op, mma_name(op))}
+    found = {_cut_name(op): _mma_helper(op, _cut_name(op))}
+    if op.element.parts == 1:
+        return {**found, mma_name(op): _centred_helper(op)}
+    return {**found, FLOAT: cut_float(op.element), mma_name(op): _parts_helper(op)}
+
+
+def _cut_name(op: Mma) -> str:
+    """The function of what the hardware does with floats: it reads their upper bits."""
+    return f"{mma_name(op.of_parts)}_cut"
+
+
+def _mma_helper(op: Mma, name: str) -> str:
+    d, a, b = [op.registers(x) for x in ("d", "a", "b")]
+    total, element = TYPES[op.sum.dtype], TYPES[op.element.dtype]
+    floats = op.sum.dtype == "float32"
+    kept = "d" if floats else "z"
+    lines = [f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {10 * op.least}"]
+    lines += [f'#error "{op.name} needs compute capability {op.least / 10}"', "#endif"]
+    lines += [f"{_HEAD} {name}({total} *d, const {element} *a, const {element} *b) {{"]
+    lines += ["  const unsigned *x = (const unsigned *)a, *y = (const unsigned *)b;"]
+    lines += [] if floats else ["  unsigned *z = (unsigned *)d;"]
+    sums = registers(range(d))
+    vectors = (sums, registers(range(d, d + a)), registers(range(d + a, d + a + b)), sums)
+    outputs = ", ".join(f'"+{"f" if floats else "r"}"({kept}[{i}])' for i in range(d))
+    inputs = ", ".join(f'"r"({name}[{i}])' for name, count in (("x", a), ("y", b)) for i in range(count))
+    pad = " " * 15
+    lines += [f'  asm volatile("{op.ptx} {", ".join(vectors)};"', f"{pad}: {outputs}", f"{pad}: {inputs});", "}"]
+    return "\n".join(lines)
+
+
+def _centred_helper(op: Mma) -> str:
+    """The function of an instruction on floats of which nothing is lost on average.
+
+    The compiler, which has all instructions of a step before it, multiplies each float once.
+    """
+    a, b = [op.fragment(x).values for x in "ab"]
+    return f"""{_HEAD} {mma_name(op)}(float *d, const float *a, const float *b) {{
+  float x[{a}], y[{b}];
+  for (int i = 0; i < {a}; ++i) x[i] = a[i] * {CENTRE}f;
+  for (int i = 0; i < {b}; ++i) y[i] = b[i] * {CENTRE}f;
+  {_cut_name(op)}(d, x, y);
+}}"""
+
+
+def _parts_helper(op: Mma) -> str:
+    """The function of an instruction on floats in two parts; each is cut once, too."""
+    name, single = mma_name(op), _cut_name(op)
+    a, b, d = [op.fragment(x).values for x in OPERANDS]
+    calls = "\n".join([f"  {single}(t, {'xu'[i]}, {'yv'[j]});" for i, j in pairs(op)])
+    return f"""{_HEAD} {name}(float *d, const float *a, const float *b) {{
+  float x[{a}], u[{a}], y[{b}], v[{b}], t[{d}] = {{}};
+  for (int i = 0; i < {a}; ++i) {FLOAT}(x + i, u + i, a[i]);
+  for (int i = 0; i < {b}; ++i) {FLOAT}(y + i, v + i, b[i]);
+{calls}
+  for (int i = 0; i < {d}; ++i) d[i] += t[i];
+}}"""
+
+
+def load_helper(form: MatrixLoad) -> str:
+    """Its definition.  Needs compute capability 7.5 or more.
+
+    What is known of the bits of `start` is hidden from the compiler, which would make an `or` of the addition of a
+    constant; as an addition it is part of the instruction.
+    """
+    outputs = ", ".join(f'"=r"(r[{i}])' for i in range(form.count))
+    return f"""{_HEAD} {form.name}(unsigned *r, const void *tile, int lane = 0, int fixed = 0) {{
+  unsigned start = (unsigned)__cvta_generic_to_shared(tile) + (unsigned)lane;
+  asm("" : "+r"(start));
+  asm volatile("{form.ptx} {registers(range(form.count))}, [%{form.count}];"
+               : {outputs}
+               : "r"(start + (unsigned)fixed) : "memory");
+}}"""
+
+
+def warp_text(writer: Writer, s: WarpMultiply | WarpLoad | QuadStore) -> str:
+    """The call of what a warp does together, on pointers to what this lane holds of its operands."""
+
+    def place(e: BufferLoad) -> str:
+        return f"{writer.buffer(e.buffer)} + {writer.index(e.index)}"
+
+    if isinstance(s, WarpMultiply):
+        if s.op.warps > 1:
+            group = _group(s)
+            writer.text.helpers.update(group.helpers())
+            begun = f"{group.name}({', '.join([place(e) for e in (s.d, s.a, s.b, s.rest) if e is not None])});"
+            if s.goes_on:
+                writer.text.helpers["wgmma_wait_for_last"] = WAIT_FOR_LAST_HELPER
+            return f"{begun} {WAIT_FOR_LAST}" if s.goes_on else begun
+        writer.text.helpers.update(mma_helpers(s.op))
+        return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
+    if isinstance(s, QuadStore):
+        writer.text.helpers[NAMES[s.lanes]] = HELPERS[s.lanes]
+        return f"{NAMES[s.lanes]}({place(s.to)}, {place(s.groups)}, {lanes_text(s)});"
+    writer.text.helpers[s.form.name] = load_helper(s.form)
+    offsets = [f"({writer.index(e)}) * {BYTES[s.row.buffer.dtype]}" for e in by_lane(s.row.index)]
+    return f"{s.form.name}((unsigned *)({place(s.to)}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"
+
+
+def cut_text(writer: Writer, s: Cut, threads: int, thread: str) -> str:
+    """The call by which all threads of a block, of which this is number `thread`, cut a tile into parts."""
+    writer.text.helpers.update(tile_helpers(s, threads))
+    places = [f"{writer.buffer(e.buffer)} + {writer.index(e.index)}" for e in (s.tile, s.rest)]
+    return f"{tile_name(s, threads)}({', '.join(places)}, {thread});"
+
+
+def wait_text(writer: Writer, s: WarpMultiply) -> str:
+    """The call that waits for a product of a group of warps."""
+    return f"{_group(s).wait}({writer.buffer(s.d.buffer)} + {writer.index(s.d.index)});"
+
+
+def _group(s: WarpMultiply) -> GroupText:
+    return GroupText(s.op, s.a.buffer.storage == "shared", s.turned)

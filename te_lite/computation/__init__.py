@@ -1,0 +1,8 @@
+"""Computations: tensors, the operations that make them, how these read each other.
+
+Law: what is computed, before anything is scheduled.
+
+In reading order:
+
+    files    tensor, text, access, computation, derive
+"""

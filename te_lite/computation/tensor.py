@@ -1,0 +1,218 @@
+"""How people write a workload: the two kinds of operations, and `placeholder` and `compute`, which declare them."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
+
+from ..errors import ExprError, require, require_name
+from ..expr.dtype import DTYPE_LAW, python_number
+from ..expr.element import Operation, Tensor
+from ..expr.expr import DTYPES, INDEX, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr
+from ..expr.misuse import writing
+from ..expr.visit import post_walk, walk
+
+__all__ = ["ComputeOp", "Operation", "PlaceholderOp", "Tensor", "compute", "make_compute", "placeholder"]
+
+_fresh_key = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlaceholderOp(Operation):
+    """An input: `name`, `shape`, `dtype`."""
+
+    name: str
+    shape: tuple[int, ...] = field()
+    dtype: str = field()
+    key: Any
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    axis: tuple[IterVar, ...] = ()
+    reduce_axis: tuple[IterVar, ...] = ()
+
+    def output_dtype(self, index: int) -> str:
+        return self.dtype
+
+    def __repr__(self) -> str:
+        return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComputeOp(Operation):
+    """One value per point of `axis` and output: `body[k]` gives output `k`.
+
+    A reduction has `Reduce` nodes as bodies, all over the same `reduce_axis` and with the same sources.
+    """
+
+    name: str
+    axis: tuple[IterVar, ...]
+    body: tuple[Expr, ...]
+    key: Any
+    tag: str = ""
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    reduce_axis: tuple[IterVar, ...] = ()
+    scope: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple([v.length for v in self.axis])
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.body)
+
+    def output_dtype(self, index: int) -> str:
+        return self.body[index].dtype
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The reduction this operation computes, or None."""
+        first = self.body[0]
+        return first if isinstance(first, Reduce) else None
+
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that are read, in the order of their first use."""
+        seen: dict[Tensor, None] = {}
+        for body in self.body[:1] if self.reduction is not None else self.body:
+            for node in post_walk(body):
+                if isinstance(node, Load):
+                    seen.setdefault(node.tensor)
+        return tuple(seen)
+
+    def __repr__(self) -> str:
+        return f"compute({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+# --------------------------------------------------------------------------------------------- declarations
+
+
+def _shape(shape: Any, subject: str) -> tuple[int, ...]:
+    dims = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    out = []
+    for dim in dims:
+        value = dim.value if isinstance(dim, Const) else dim
+        value = python_number(value)
+        ok = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        require(ok, ExprError, subject, "every dimension must be a positive integer", shape=tuple(dims))
+        out.append(int(value))
+    return tuple(out)
+
+
+def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "placeholder") -> Tensor:
+    """Declare an input tensor.
+
+    Raises ExprError for a shape that is not made of positive integers, an unknown dtype and a name that is no text.
+    """
+    require_name("placeholder", name)
+    require(dtype in DTYPES, ExprError, name, DTYPE_LAW, dtype=dtype)
+    return PlaceholderOp(name, _shape(shape, name), dtype, next(_fresh_key)).output()
+
+
+def _axis_names(fcompute: Callable[..., Any], rank: int, varargs_names: Sequence[str] | None) -> list[str]:
+    names = []
+    var_positional = False
+    for p in inspect.signature(fcompute).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            var_positional = True
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty:
+            names.append(p.name)
+    if var_positional:
+        extra = list(varargs_names or [f"i{k}" for k in range(len(names), rank)])
+        names += extra[: rank - len(names)]
+    return names
+
+
+@overload
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., ExprLike],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor: ...
+
+
+@overload
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., Sequence[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+
+
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., ExprLike | Sequence[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """Declare a tensor by the expression of its element.
+
+    `fcompute` takes one index per dimension and gives an expression, or a tuple of expressions for several
+    outputs (then a tuple of tensors is returned).  Axis names are the parameter names (`i0, i1, ...` for `*i`).
+    Raises ExprError when the number of parameters and of dimensions differ, or axis names repeat.
+    """
+    require_name("compute", name)
+    law = "the element is written as a function of its indices, such as lambda i, j: a[i, j] + 1"
+    require(callable(fcompute), ExprError, name, law, got=fcompute)
+    dims = _shape(shape, name)
+    names = _axis_names(fcompute, len(dims), varargs_names)
+    require(len(names) == len(dims), ExprError, name, "one index per dimension is needed", shape=dims, indices=names)
+    axis = tuple([IterVar(n, INDEX, d, "spatial") for n, d in zip(names, dims, strict=True)])
+    with writing():
+        value = fcompute(*axis)
+    law = "the function must give the expression of an element (a def needs its return)"
+    require(value is not None, ExprError, name, law, got=value)
+    body = tuple([as_expr(e) for e in (value if isinstance(value, tuple | list) else (value,))])
+    _check_axes(name, axis, body)
+    first = body[0]
+    if len(body) == 1 and isinstance(first, Reduce):
+        body = tuple([replace(first, value_index=k) for k in range(len(first.sources))])
+    op = make_compute(name, axis, body, next(_fresh_key), tag, attrs or {})
+    return op.output() if len(body) == 1 else tuple(op.output(k) for k in range(len(body)))
+
+
+def _check_axes(name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+    """Every axis in the bodies must be one of the operation or of its reduction."""
+    for e in body:
+        known = {*axis, *(v for r in walk(e) if isinstance(r, Reduce) for v in r.axes)}
+        for v in walk(e):
+            if isinstance(v, IterVar) and v not in known:
+                reduced = f"{v.name} is a reduction axis that nothing reduces over; write te.sum(..., axis={v.name})"
+                other = f"{v.name} is an axis of another operation; its own are {', '.join(a.name for a in axis)}"
+                raise ExprError(f"{name}: {reduced if v.kind == 'reduce' else other}")
+
+
+def make_compute(
+    name: str,
+    axis: tuple[IterVar, ...],
+    body: tuple[Expr, ...],
+    key: Any,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    scope: str = "",
+) -> ComputeOp:
+    """A checked `ComputeOp`: reductions stand at the top of the body only, axis names are unique."""
+    _check_bodies(name, body)
+    reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
+    names = [v.name for v in (*axis, *reduce_axis)]
+    for n in names:
+        require(names.count(n) == 1, ExprError, name, "iterator names inside one compute must be unique", name=n)
+    return ComputeOp(name, axis, body, key, tag, attrs or {}, reduce_axis, scope)
+
+
+def _check_bodies(name: str, body: tuple[Expr, ...]) -> None:
+    for e in body:
+        nested = sum(isinstance(x, Reduce) for x in walk(e)) - isinstance(e, Reduce)
+        law = "a reduction must be the whole body of a compute; give it a te.compute of its own, and read that"
+        require(nested == 0, ExprError, name, law)
+        alike = isinstance(body[0], Reduce) == isinstance(e, Reduce)
+        require(alike, ExprError, name, "either all outputs are reductions or none")

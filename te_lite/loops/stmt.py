@@ -1,0 +1,351 @@
+"""Loop-nest statements: what a schedule is lowered to.
+
+    stmt  = For(var, extent, kind, body)     kind in ForKind; `step` 1, start 0
+          | Store(buffer, index, value)      one element (a vector inside a VECTORIZED loop)
+          | Alloc(buffer, body)              storage that lives as long as `body` runs
+          | If(cond, then)
+          | Seq(stmts)
+          | Barrier()                        all threads of a block meet; shared memory becomes visible
+          | ThreadReduce(combiner, dst, src, thread, extent)
+                                             dst[k] := fold of src[k] over the threads along `thread`;
+                                             every thread gets the result; implies a barrier
+          | WarpMultiply(op, d, a, b)        tiles that the threads of a warp hold together: d := d + a * b
+          | WarpLoad(form, to, row)          registers of a warp := matrices in shared memory
+          | Cut(op, tile, rest, count)       floats of a tile in shared memory := their big parts, `rest` := the others
+          | QuadStore(to, groups, lanes, whole)
+                                             16 bytes := a group of which so many lanes have a part each
+    func  = LoweredFunc(name, args, body)
+
+A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
+`shared` buffers exist once a block and `local` ones once a thread; `global` buffers exist once.
+Indices count elements of flat buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ..expr.element import Buffer, BufferLoad
+from ..expr.expr import Combiner, Const, Expr, Var
+from ..hooks import Hook
+from ..tensor_core.mma import MatrixLoad, Mma
+
+__all__ = [
+    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "Cut", "For", "ForKind", "If", "LoweredFunc", "QuadStore", "Seq", "Stmt",
+    "Store", "ThreadReduce", "WarpLoad", "WarpMultiply", "allocated", "bodies", "exprs_of", "map_exprs", "seq",
+    "stmts_of", "stored_in", "with_bodies", "written_by",
+]  # fmt: skip
+
+
+class ForKind(Enum):
+    """How the turns of a loop run."""
+
+    SERIAL = "for"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    VTHREAD = "vthread"
+    TENSORIZED = "tensorized"
+    BLOCK = "block"
+    THREAD = "thread"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    """`kind` BLOCK and THREAD carry their axis in `tag` (`blockIdx.x`, `threadIdx.x`, ...).
+
+    A TENSORIZED loop is, with all inside, one instruction of an accelerator; only nests for those have it.
+    `limit` is the `auto_unroll_max_step` of its stage: statements that it may become by unrolling; 0 says none.
+    """
+
+    var: Var
+    extent: int
+    kind: ForKind
+    body: Stmt
+    tag: str = ""
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """`buffer[index] = value`."""
+
+    buffer: Buffer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alloc:
+    """A buffer that lives as long as `body` runs."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    """`then`, where `cond` holds."""
+
+    cond: Expr
+    then: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seq:
+    """Statements, one after the other."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Barrier:
+    """`publishes`: copies into pipelined buffers, which may be asynchronous, are complete when it opens.
+
+    It closes a group of copies, and the last `left` groups may be incomplete.  `warp`: only the threads of a warp meet,
+    all of which come; only emitters write it.
+    """
+
+    publishes: bool = False
+    left: int = 0
+    warp: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThreadReduce:
+    """`dst` are local buffers of one element, `src` expressions; `thread` is the variable of a THREAD loop.
+
+    Only threads with `thread < extent` contribute, all receive the result.  With `lanes`, every group of so many
+    neighbours in a warp has a result of its own.
+    """
+
+    combiner: Combiner
+    dst: tuple[Buffer, ...]
+    src: tuple[Expr, ...]
+    thread: Var
+    extent: int
+    lanes: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarpMultiply:
+    """One instruction of a tensor core, by all 32 threads of a warp along threadIdx.x.
+
+    Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
+    in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
+    shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
+    for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.
+    One that `goes_on` is waited for in the next turn of the loop around it, the last one behind it.
+    """
+
+    op: Mma
+    d: BufferLoad
+    a: BufferLoad
+    b: BufferLoad
+    turned: bool = False
+    rest: BufferLoad | None = None
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarpLoad:
+    """`ldmatrix`, by all 32 threads of a warp along threadIdx.x.
+
+    `row` is the first element of the 16 bytes that the thread gives the address of, `to` the first of the neighbours in
+    a local buffer that it gets.
+    """
+
+    form: MatrixLoad
+    to: BufferLoad
+    row: BufferLoad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """All threads of a block cut `count` floats in shared memory, from `tile` on, into parts for the instruction `op`.
+
+    The small parts go to `rest`; the big ones replace the floats.  Only emitters write it.
+    """
+
+    op: Mma
+    tile: BufferLoad
+    rest: BufferLoad
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuadStore:
+    """So many `lanes`, 4 or 2, that are neighbours along threadIdx.x store 16 bytes each, from `to` on.
+
+    From `groups` on each has its part of as many groups; the q-th of the lanes stores group q, put together in their
+    order.  `whole`: all threads of a warp come, and not only some fours of neighbours.  Only emitters write it.
+    """
+
+    to: BufferLoad
+    groups: BufferLoad
+    lanes: int
+    whole: bool
+
+
+Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | WarpMultiply | WarpLoad | Cut | QuadStore
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredFunc:
+    """A program: `args` are the buffers of the tensors it was lowered for, in order."""
+
+    name: str
+    args: tuple[Buffer, ...]
+    body: Stmt
+
+    def __str__(self) -> str:
+        return FUNC_TEXT(self)
+
+
+FUNC_TEXT: Hook[[LoweredFunc], str] = Hook("the text of a program")
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """A flat sequence; a single statement stands for itself."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        flat.extend(s.stmts if isinstance(s, Seq) else (s,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """`body` with storage for `buffers`, the first one outermost."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
+
+
+def bodies(s: Stmt) -> tuple[Stmt, ...]:
+    """The direct sub-statements."""
+    match s:
+        case Store():
+            return ()
+        case For(body=body) | Alloc(body=body):
+            return (body,)
+        case If(then=then):
+            return (then,)
+        case Seq(stmts=stmts):
+            return stmts
+        case Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad() | Cut() | QuadStore():
+            return ()
+
+
+def with_bodies(s: Stmt, new: tuple[Stmt, ...]) -> Stmt:
+    """`s` with its sub-statements replaced; `s` itself when they are the same objects."""
+    if all(x is y for x, y in zip(bodies(s), new, strict=True)):
+        return s
+    match s:
+        case For() | Alloc():
+            return replace(s, body=new[0])
+        case If():
+            return If(s.cond, new[0])
+        case _:
+            return seq(*new)
+
+
+def stmts_of(s: Stmt) -> Iterator[Stmt]:
+    """Every statement under `s`, itself first."""
+    stack = [s]
+    while stack:
+        node = stack.pop()
+        yield node
+        inner = bodies(node)
+        if inner:
+            stack.extend(inner[::-1])
+
+
+def flattened(s: Stmt, held: list[Buffer], taken: Callable[[Buffer], bool] = lambda buffer: True) -> Iterator[Stmt]:
+    """The statements of sequences in sequences, in order; `held` gets allocations around them that are `taken`."""
+    match s:
+        case Alloc(buffer=buffer, body=body) if taken(buffer):
+            held.append(buffer)
+            yield from flattened(body, held, taken)
+        case Seq(stmts=stmts):
+            for x in stmts:
+                yield from flattened(x, held, taken)
+        case _:
+            yield s
+
+
+def written_by(s: Stmt) -> tuple[Buffer, ...]:
+    """The buffers that the statement itself, without those inside of it, writes."""
+    match s:
+        case Store(buffer=buffer):
+            return (buffer,)
+        case ThreadReduce(dst=dst):
+            return dst
+        case WarpMultiply(d=d):
+            return (d.buffer,)
+        case WarpLoad(to=to):
+            return (to.buffer,)
+        case Cut(tile=tile, rest=rest):
+            return (tile.buffer, rest.buffer)
+        case QuadStore(to=to):
+            return (to.buffer,)
+    return ()
+
+
+def stored_in(s: Stmt) -> frozenset[Buffer]:
+    """The buffers that statements under `s` write, itself too."""
+    return frozenset([b for x in stmts_of(s) for b in written_by(x)])
+
+
+def exprs_of(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions that stand directly in `s`."""
+    match s:
+        case Store(index=index, value=value):
+            return (index, value)
+        case If(cond=cond):
+            return (cond,)
+        case ThreadReduce(src=src):
+            return src
+        case WarpMultiply(d=d, a=a, b=b, rest=rest):
+            return (d, a, b) if rest is None else (d, a, b, rest)
+        case WarpLoad(to=to, row=row):
+            return (to, row)
+        case Cut(tile=tile, rest=rest):
+            return (tile, rest)
+        case QuadStore(to=to, groups=groups):
+            return (to, groups)
+        case _:
+            return ()
+
+
+def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
+    """Apply `f` to every expression under `s`; a guard that then always holds is gone."""
+    match s:
+        case Store(buffer=buffer, index=index, value=value):
+            i, v = f(index), f(value)
+            return s if i is index and v is value else Store(buffer, i, v)
+        case If(cond=cond, then=then):
+            c, t = f(cond), map_exprs(then, f)
+            if isinstance(c, Const) and c.value:
+                return t
+            return s if c is cond and t is then else If(c, t)
+        case ThreadReduce(src=src):
+            new = tuple([f(e) for e in src])
+            return s if all(x is y for x, y in zip(src, new, strict=True)) else replace(s, src=new)
+        case WarpMultiply(d=d, a=a, b=b, rest=rest):
+            x, y, z, w = _place(f(d)), _place(f(a)), _place(f(b)), None if rest is None else _place(f(rest))
+            kept = x is d and y is a and z is b and w is rest
+            return s if kept else replace(s, d=x, a=y, b=z, rest=w)
+        case WarpLoad(form=form, to=to, row=row):
+            return WarpLoad(form, _place(f(to)), _place(f(row)))
+        case Cut(tile=tile, rest=rest):
+            return replace(s, tile=_place(f(tile)), rest=_place(f(rest)))
+        case QuadStore(to=to, groups=groups):
+            return replace(s, to=_place(f(to)), groups=_place(f(groups)))
+        case _:
+            return with_bodies(s, tuple([map_exprs(b, f) for b in bodies(s)]))
+
+
+def _place(e: Expr) -> BufferLoad:
+    assert isinstance(e, BufferLoad)
+    return e

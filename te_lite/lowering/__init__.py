@@ -1,0 +1,10 @@
+"""Lowering: from a state to a verified loop program, nest by nest, then pass by pass.
+
+Law: reads states and bounds, makes statements; knows no target.
+
+In reading order:
+
+    first    zero_terms, lower_along, lower_facts, edges, lower_point, lower_operand, lower_mma, lower_matrix_load
+    then     lower_growth, lower_nest, double_buffer, thread_parts, vthread, unroll, whole_turns, sync, lower
+    then     written_over
+"""

@@ -1,0 +1,216 @@
+"""What lowering knows of a program before it builds nests: variables, values, buffers, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..bounds.bounds import Bounds
+from ..bounds.loop_scope import BLOCKS, THREADS, WARP, kernel_of
+from ..bounds.reads import expanded_bodies, reads_all, reads_by_producer
+from ..computation.tensor import Tensor
+from ..errors import LowerError, require
+from ..expr.dtype import BYTES
+from ..expr.expr import Expr, Var, as_expr, binary, cast, index_xor
+from ..expr.lanes import row_major
+from ..expr.simplify import Simplifier
+from ..expr.storage import stored_strides
+from ..expr.visit import is_data
+from ..later import when_called
+from ..loops.stmt import Buffer
+from ..schedule.loop_value import all_values
+from ..schedule.region import ZERO, DivAtom, Linear, Region
+from ..schedule.state import ATTACHED, INLINED, ROOT, State
+from ..tensor_core.fragment_storage import fragment_storage
+from ..tensor_core.swizzle import Swizzle
+from .zero_terms import without_zero_terms
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What is kept of an extreme besides itself: its value so far, and by what sums were multiplied last."""
+
+    running: Buffer
+    scale: Buffer
+
+    @staticmethod
+    def of(extreme: Buffer) -> Grown:
+        return Grown(*[replace(extreme, name=f"{extreme.name}.{what}") for what in ("running", "scale")])
+
+
+Followers = Mapping[int, tuple[int, Any]]
+checked: Callable[[State], Followers] = when_called("te_lite.lowering.lower_along", "checked")
+
+
+class Facts:
+    """The bounds of a state turned into variables and buffers, over the argument tensors `args`."""
+
+    def __init__(self, bounds: Bounds, args: tuple[Tensor, ...]) -> None:
+        self.bounds = bounds
+        self.state = bounds.state
+        self.stages = bounds.state.stages
+        self.args = args
+        self.simplifier = Simplifier()
+        self.roots = [kernel_of(self.state, k) for k in range(len(self.stages))]
+        self.thread_extents = self._thread_extents()
+        self.thread_vars = {(root, tag): Var(tag) for root, tags in self.thread_extents.items() for tag in tags}
+        for (root, tag), var in self.thread_vars.items():
+            self.simplifier.bind(var, 0, self.thread_extents[root][tag] - 1)
+        self.vars = [self._loop_vars(k) for k in range(len(self.stages))]
+        self.values = [all_values(s, v) for s, v in zip(self.stages, self.vars, strict=True)]
+        self.inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
+        expanded = expanded_bodies(self.state.ops, self.inlined)
+        self.bodies = [without_zero_terms(op, body) for op, body in zip(self.state.ops, expanded, strict=True)]
+        self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
+        self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
+        self.buffers: dict[tuple[int, int], Buffer] = {}
+        self.grown: dict[int, Grown] = {}
+        self.followers = checked(self.state) if any(s.along for s in self.stages) else {}
+        self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
+        for k in range(len(self.stages)):
+            self._check_storage(k)
+            self._make_buffers(k)
+        for k in {k for k, _ in self.followers.values()}:
+            self.grown[k] = Grown.of(self.buffers[k, 0])
+
+    # ------------------------------------------------------------------------------------------- facts
+
+    def regions(self, k: int) -> tuple[Region, ...]:
+        return self.bounds.regions[k]
+
+    def _thread_extents(self) -> dict[int, dict[str, int]]:
+        """For each root stage the launch extent of every block and thread axis used in its nest."""
+        out: dict[int, dict[str, int]] = {}
+        for k, stage in enumerate(self.stages):
+            for it in stage.iters:
+                if it.annotation in BLOCKS or it.annotation in THREADS:
+                    tags = out.setdefault(self.roots[k], {})
+                    tags[it.annotation] = max(tags.get(it.annotation, 1), it.length)
+        return out
+
+    def _loop_vars(self, k: int) -> dict[int, Expr]:
+        stage = self.stages[k]
+        out: dict[int, Expr] = {}
+        for it in () if stage.where == INLINED else stage.iters:
+            if it.annotation in BLOCKS or it.annotation in THREADS:
+                out[it.uid] = self.thread_vars[self.roots[k], it.annotation]
+            elif it.extent == 1 and it.annotation != "tensorize":
+                out[it.uid] = as_expr(0)
+            else:
+                out[it.uid] = self.new_var(it.name, it.length)
+        return out
+
+    def new_var(self, name: str, extent: int) -> Var:
+        """A loop variable over `0 .. extent-1`."""
+        words = name.replace("@", ".").split(".")
+        var = Var("_".join(w for w in words if w))
+        self.simplifier.bind(var, 0, extent - 1)
+        return var
+
+    def linear_expr(self, low: Linear) -> Expr:
+        """The start of a region in terms of the loops around it."""
+        total = as_expr(low.const)
+        for atom, c in low.terms.items():
+            if isinstance(atom, DivAtom):
+                value = binary("%" if atom.mod else "//", self.linear_expr(atom.base), atom.divisor)
+            else:
+                value = self.values[atom.stage][atom.uid]
+            total = binary("+", total, binary("*", value, c))
+        return self.simplifier.simplify(total)
+
+    def kernel_tags(self, k: int) -> dict[str, int]:
+        return self.thread_extents.get(self.roots[k], {})
+
+    # ----------------------------------------------------------------------------------------- buffers
+
+    def _make_buffers(self, k: int) -> None:
+        stage = self.stages[k]
+        if any(stage.op.output(index) in self.arg_buffers for index in range(stage.op.num_outputs)):
+            law = "an argument must be computed whole, not inlined or in parts"
+            require(stage.is_placeholder or self._computed_whole(k), LowerError, stage.op.name, law)
+        if stage.where == INLINED:
+            return
+        for index in range(stage.op.num_outputs):
+            tensor = stage.op.output(index)
+            self.buffers[k, index] = self.arg_buffers.get(tensor) or self._own_buffer(k, tensor)
+
+    def _own_buffer(self, k: int, tensor: Tensor) -> Buffer:
+        """Storage for the region of an output of stage k that is no argument."""
+        stage = self.stages[k]
+        require(not stage.is_placeholder, LowerError, tensor.name, "every input must be among the arguments")
+        is_output = self.state.access.is_output(k)
+        require(not is_output, LowerError, tensor.name, "every output must be among the arguments")
+        shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
+        fragments = fragment_storage(self.bounds.scopes[k])
+        if fragments is not None:
+            stored = fragments.shape(tensor.name, stage.stored(shape))
+            return Buffer(tensor.name, tensor.dtype, stored, self.bounds.scopes[k])
+        row_major = stage.storage_align is None and stage.storage_order is None
+        strides = None if row_major else tuple(stored_strides(shape, stage.storage_align, stage.storage_order))
+        return Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
+
+    def _computed_whole(self, k: int) -> bool:
+        """Every point of stage k is computed: at root, or because a consumer that is computed whole reads it all."""
+        stage, shape = self.stages[k], self.stages[k].op.shape
+        if stage.where != ATTACHED:
+            whole = [r.extent == d and r.min == ZERO for r, d in zip(self.regions(k), shape, strict=False)]
+            return stage.where == ROOT and all(whole)
+        return any(
+            reads_all(read, shape, self.stages[read.reader].op.shape) and self._computed_whole(read.reader)
+            for read in reads_by_producer(self.state.ops, self.inlined)[k]
+        )
+
+    def _check_storage(self, k: int) -> None:
+        """Shared and private storage belong to one kernel; only rows in shared memory can be swizzled."""
+        stage, scope = self.stages[k], self.bounds.scopes[k]
+        plain = not stage.swizzled or (self.bounds.storage(k) == "shared" and stage.storage_align is None)
+        require(plain, LowerError, f"swizzle {stage.op.name}", "needs shared memory, not aligned", scope=scope)
+        outside = self.bounds.storage(k) == "shared" and not self.kernel_tags(k)
+        private = stage.attach is None and scope != "global" and bool(self.thread_extents)
+        ok = stage.where == INLINED or not (outside or private)
+        require(ok, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
+
+    def own_buffers(self, k: int) -> list[Buffer]:
+        """The storage of stage k that is not an argument."""
+        own = [b for (s, _), b in self.buffers.items() if s == k and b not in self.arg_buffers.values()]
+        return own + ([self.grown[k].running, self.grown[k].scale] if k in self.grown else [])
+
+    def flat_index(self, k: int, output: int, indices: Sequence[Expr], local: bool = False) -> Expr:
+        """The flat index of a point; `local` when the indices count from the start of the region already.
+
+        What is read from memory is data, so it counts in 64 bits where the buffer is too large for 32 (see `width.py`).
+        """
+        buffer = self.buffers[k, output]
+        whole = buffer.scope == "global" and self.stages[k].op.output(output) in self.arg_buffers
+        if whole and local:
+            indices = [binary("+", e, least) for e, least in zip(indices, self.minima[k], strict=False)]
+        elif not whole and not local:
+            indices = self.from_start(k, indices)
+        fragments = fragment_storage(buffer.scope)
+        if fragments is not None:
+            stage, regions = self.stages[k], self.regions(k)[: len(indices)]
+            lane = self.thread_vars.get((self.roots[k], WARP), 0)
+            extents = stage.stored([int(r.extent) for r in regions])
+            return as_expr(fragments.index(extents, stage.stored(indices), lane))
+        total: Expr = as_expr(0)
+        strides = buffer.strides or row_major(buffer.shape)
+        large = buffer.size > 2**31 - 1
+        for e, stride in zip(indices, strides, strict=True):
+            if large and is_data(e):
+                e = cast("int64", e)
+            total = binary("+", total, binary("*", e, stride))
+        return self._swizzled(k, buffer, total)
+
+    def _swizzled(self, k: int, buffer: Buffer, index: Expr) -> Expr:
+        """The place in storage of stage k of what stands at `index` where nothing is swizzled."""
+        stage = self.stages[k]
+        if not stage.swizzled:
+            return index
+        row = stage.stored([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])[-1]
+        swizzle = Swizzle.of_rows(stage.op.name, row, BYTES[buffer.dtype])
+        return as_expr(swizzle.place(index, index_xor))
+
+    def from_start(self, k: int, indices: Sequence[Expr]) -> list[Expr]:
+        """Indices of stage k counted from the start of its region."""
+        return [binary("-", e, least) for e, least in zip(indices, self.minima[k], strict=False)]

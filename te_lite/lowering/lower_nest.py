@@ -1,0 +1,375 @@
+"""The loop nest of one stage, as statements: loops, guards, initialisation, updates, reductions across threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from ..bounds.loop_scope import BLOCKS, THREADS, WARP, across_threads, lanes_of_rows
+from ..bounds.reads import reads_by_producer
+from ..errors import LowerError, require
+from ..expr.expr import (
+    BufferLoad,
+    Combiner,
+    Const,
+    Expr,
+    Reduce,
+    Var,
+    as_expr,
+    binary,
+    compare,
+    if_then_else,
+    logical_and,
+)
+from ..expr.laws import stored
+from ..expr.storage import storage_class
+from ..later import when_called
+from ..loops.stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
+from ..schedule.state import MIXED, REDUCE, SPATIAL, Iter, Stage
+from ..tensor_core.fragment import LANES
+from ..tensor_core.fragment_storage import FragmentStorage, fragment_storage
+from .lower_facts import Facts
+from .lower_growth import combined, folded_in, scale_at
+from .lower_point import Point, Points
+
+_KIND = {
+    "none": ForKind.SERIAL,
+    "parallel": ForKind.PARALLEL,
+    "vectorize": ForKind.VECTORIZED,
+    "unroll": ForKind.UNROLLED,
+    "vthread": ForKind.VTHREAD,
+    "tensorize": ForKind.TENSORIZED,
+}
+
+Together = Callable[[Points, int, int], Stmt]
+warp_load: Together = when_called("te_lite.lowering.lower_matrix_load", "warp_load")
+warp_multiply: Together = when_called("te_lite.lowering.lower_mma", "warp_multiply")
+element_of_tile = when_called("te_lite.lowering.lower_mma", "element_of_tile")
+tile_start: Callable[[Points, int, Mapping[int, Expr], int], Expr] = when_called(
+    "te_lite.lowering.lower_mma", "tile_start"
+)
+
+
+class NestBuilder:
+    """Builds the nests of a program's stages; `tensorized` when the target has an instruction for tensorized loops."""
+
+    def __init__(self, low: Facts, tensorized: bool = False) -> None:
+        self.low = low
+        self.tensorized = tensorized
+        self.points = Points(low, over=not tensorized)
+
+    def stage_nest(self, k: int) -> Stmt:
+        """The nest of stage k, the stages attached to its loops included."""
+        stage = self.low.stages[k]
+        self._check_loops(stage)
+        self._check_threads(k)
+        if across_threads(stage):
+            return self._cross_thread_nest(k)
+        reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
+        depth = self._depth(stage)
+        body = self._together(k, depth) if depth < len(stage.iters) else self._update_at(k)
+        first = min([*reduces, depth])
+        if first == depth and stage.op.reduce_axis:
+            body = seq(self._init_nest(k, depth), body)
+        for p, it in reversed(list(enumerate(stage.iters[:depth]))):
+            body = seq(self._moved(k, p), body) if p == first and k in self.low.followers else body
+            body = self._loop(k, it, self._with_attached(k, it.uid, body))
+            body = self._with_along(k, it.uid, body)
+            if p == first:
+                body = seq(self._init_nest(k, p), body)
+        return body
+
+    def _depth(self, stage: Stage) -> int:
+        """How many loops of a stage are written: all, or those around an instruction of tensor cores."""
+        marked = [p for p, it in enumerate(stage.iters) if it.annotation == "tensorize" and not self.tensorized]
+        return min(marked, default=len(stage.iters))
+
+    def _together(self, k: int, depth: int) -> Stmt:
+        """The instruction of a warp that the loops of stage k from position `depth` on are."""
+        reduces = self.low.stages[k].op.reduce_axis
+        return warp_multiply(self.points, k, depth) if reduces else warp_load(self.points, k, depth)
+
+    def _update_at(self, k: int) -> Stmt:
+        return self._update(k, self.points.at(k, self.low.vars[k]))
+
+    def _check_loops(self, stage: Stage) -> None:
+        for it in stage.iters:
+            apart = it.kind != MIXED or (it.annotation == WARP and bool(lanes_of_rows(stage)))
+            require(apart, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
+            fits = self.tensorized or it.annotation != "tensorize" or storage_class(stage.op.scope) == "fragment"
+            require(fits, LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
+
+    def _check_threads(self, k: int) -> None:
+        """Every thread axis means one thing to a stage: one of its own loops, or a loop around it."""
+        stage = self.low.stages[k]
+        real = BLOCKS + THREADS
+        own = [it.annotation for it in stage.iters if it.annotation in real]
+        around = self.points.standing_tags(k)
+        for tag in own:
+            ok = own.count(tag) == 1 and tag not in around
+            require(ok, LowerError, stage.op.name, "a thread axis is bound twice", axis=tag)
+        self._check_readers(k)
+
+    def _check_readers(self, k: int) -> None:
+        """Threads that a guard keeps out, as the place of the region means nothing to them, read nothing of stage k."""
+        low, law = self.low, "every reader must run in the threads that its region depends on"
+        for _, it in self.points.threads_of_region(k):
+            if it.length < low.kernel_tags(k)[it.annotation]:
+                readers = {read.reader for read in reads_by_producer(low.state.ops, low.inlined)[k]}
+                late = [
+                    low.stages[r].op.name for r in sorted(readers) if self._threads_in(r, it.annotation) > it.length
+                ]
+                values = {"axis": it.annotation, "threads": it.length, "readers": late}
+                require(not late, LowerError, low.stages[k].op.name, law, **values)
+
+    def _threads_in(self, k: int, tag: str) -> int:
+        """How many threads of an axis compute stage k."""
+        low = self.low
+        loops = [*low.stages[k].iters, *[it for _, it in self.points.standing(k) + self.points.threads_of_region(k)]]
+        lengths = [it.length for it in loops if it.annotation == tag]
+        storage = low.bounds.storage(k)
+        one = storage == "global" or (storage == "shared" and tag in THREADS)
+        return min(lengths, default=1 if one else low.kernel_tags(k)[tag])
+
+    # ------------------------------------------------------------------------------------------ loops
+
+    def _with_attached(self, k: int, uid: int, body: Stmt) -> Stmt:
+        """Put the stages attached to a loop before its body, producers first."""
+        for child in sorted(self.low.state.attached_to(k, uid), reverse=True):
+            body = allocated(self._storage(child), seq(self.stage_nest(child), body))
+        return body
+
+    def _storage(self, k: int) -> list[Buffer]:
+        """What is allocated around the nest of stage k: its storage, and that of stages computed along its loops."""
+        low = self.low
+        if low.stages[k].along:
+            return []
+        along = [c for c, s in enumerate(low.stages) if s.along and s.attach is not None and s.attach.stage == k]
+        return [b for c in (*along, k) for b in low.own_buffers(c)[::-1]]
+
+    # ------------------------------------------------------------------------------ what is computed along a loop
+
+    def _with_along(self, k: int, uid: int, body: Stmt) -> Stmt:
+        """A loop of stage k after what is computed along it has become neutral."""
+        along = [c for c in sorted(self.low.state.attached_to(k, uid)) if self.low.stages[c].along]
+        return seq(*[self._neutral(c) for c in along], body)
+
+    def _neutral(self, k: int) -> Stmt:
+        """Set stage k, computed along a loop, to the identity."""
+        held = [it for it in self.low.stages[k].iters if it.kind == SPATIAL]
+        variables = self._fresh(k, held, "init")
+        point = self._spatial_point(k, variables)
+        kept = self.low.grown[k].running if k in self.low.grown else self.low.buffers[k, 0]
+        own = self._own(k, 0, point)
+        return self._nested(k, held, variables, Store(kept, own.index, self._reduction(k).combiner.identity[0]))
+
+    def _spatial_point(self, k: int, variables: Mapping[int, Expr]) -> Point:
+        """The point of stage k where no reduction loop stands anywhere."""
+        stage = self.low.stages[k]
+        return self.points.at(k, {u: v for u, v in variables.items() if stage.vars[u].kind != REDUCE})
+
+    def _moved(self, k: int, first: int) -> Stmt:
+        """The sums of stage k, over the loops from position `first` on, carried to what their extreme has become.
+
+        They always are: a condition that leaves them alone where nothing has grown made attention 5 % slower.
+        """
+        stage, depth = self.low.stages[k], self._depth(self.low.stages[k])
+        inner = [it for it in stage.iters[first:depth] if it.kind != REDUCE]
+        tile = element_of_tile(self.points, k, depth) if depth < len(stage.iters) else None
+        variables = self._fresh(k, inner, "moved") | ({} if tile is None else tile.loops)
+        point = self._spatial_point(k, variables)
+        own = self._own(k, 0, point)
+        body: Stmt = Store(self.low.buffers[k, 0], own.index, binary("*", own, scale_at(self.points, k, point)))
+        body = body if tile is None else For(tile.value, tile.values, ForKind.UNROLLED, body)
+        return self._nested(k, inner, variables, body)
+
+    def _loop(self, k: int, it: Iter, body: Stmt, var: Expr | None = None) -> Stmt:
+        var = self.low.vars[k][it.uid] if var is None else var
+        if not isinstance(var, Var) or it.annotation in BLOCKS or it.annotation in THREADS:
+            return body
+        return For(var, it.length, _KIND[it.annotation], body, limit=self._unroll_step(k))
+
+    def _unroll_step(self, k: int) -> int:
+        """The pragma of the stage, or of the nearest stage around it that has one."""
+        stage = self.low.stages[k]
+        if stage.auto_unroll_max_step or stage.attach is None:
+            return stage.auto_unroll_max_step
+        return self._unroll_step(stage.attach.stage)
+
+    # ------------------------------------------------------------------------------------- statements
+
+    def _store(self, k: int, output: int, point: Point, value: Expr) -> Stmt:
+        return Store(self.low.buffers[k, output], self.points.place(output, point), value)
+
+    def _own(self, k: int, output: int, point: Point) -> BufferLoad:
+        return BufferLoad(self.low.buffers[k, output], self.points.place(output, point))
+
+    def _guarded(self, k: int, guards: list[Expr], body: Stmt, condition: Sequence[Expr] = ()) -> Stmt:
+        """`body` at points inside; what `condition` reads from memory has no value at others, so it comes last."""
+        guards = [*guards, *self._one_thread(k), *condition]
+        return If(logical_and(*guards), body) if guards else body
+
+    def _one_thread(self, k: int) -> list[Expr]:
+        """`thread == 0` for each thread axis of the kernel that does not spread the work of stage k."""
+        low, stage = self.low, self.low.stages[k]
+        scope = low.bounds.storage(k)
+        if scope in ("local", "fragment"):
+            return []
+        own = {it.annotation for it in stage.iters} | self.points.standing_tags(k)
+        tags = [t for t in low.kernel_tags(k) if t not in own and (t in THREADS or scope == "global")]
+        if stage.attach is not None and low.kernel_tags(k):
+            require(
+                scope != "global", LowerError, stage.op.name, "global storage inside a kernel is shared by its threads"
+            )
+        return [compare("==", low.thread_vars[low.roots[k], t], 0) for t in tags]
+
+    def _update(self, k: int, point: Point) -> Stmt:
+        bodies = self.low.bodies[k]
+        first = bodies[0]
+        if not isinstance(first, Reduce):
+            stores = [self._store(k, o, point, self._zero_beyond(k, e, point)) for o, e in enumerate(bodies)]
+            return self._guarded(k, point.guards, seq(*stores))
+        sources = [self.points.value(s, point) for s in first.sources]
+        own: list[Expr] = [self._own(k, o, point) for o in range(len(sources))]
+        combine = self._combine(k, first.combiner, own, sources, point)
+        return self._guarded(k, point.guards, combine, self.points.folded_where(k, first, point))
+
+    def _zero_beyond(self, k: int, e: Expr, point: Point) -> Expr:
+        """The value of a body, or zero beyond the edge where that is what stage k has there."""
+        if not point.inside or not self.points.edges.copies(k):
+            return self.points.value(e, point)
+        value, zero = self.points.value(e, replace(point, nearest={})), Const(stored(0, e.dtype), e.dtype)
+        return self.low.simplifier.simplify(if_then_else(logical_and(*point.inside), value, zero))
+
+    def _combine(self, k: int, combiner: Combiner, own: list[Expr], sources: list[Expr], point: Point) -> Stmt:
+        """`own := combiner(own, sources)`; several values go through temporaries, as they depend on each other."""
+        results = combined(combiner, own, sources)
+        names = [self.low.buffers[k, o].name for o in range(len(results))]
+        return _stored_at_once(results, names, lambda o, value: self._store(k, o, point, value))
+
+    def _init_nest(self, k: int, first: int) -> Stmt:
+        """Set the outputs to the identity over the spatial loops from position `first` on."""
+        stage = self.low.stages[k]
+        fragments = fragment_storage(self.low.bounds.scopes[k])
+        if fragments is not None:
+            return self._clear_fragments(k, first, fragments)
+        inner = [it for it in stage.iters[first:] if it.kind != REDUCE]
+        variables = {u: v for u, v in self.low.vars[k].items() if stage.vars[u].kind != REDUCE}
+        for it in inner:
+            if isinstance(variables[it.uid], Var) and it.annotation not in BLOCKS + THREADS:
+                variables[it.uid] = self.low.new_var(f"{it.name}.init", it.length)
+        point = self.points.at(k, variables)
+        stores = [self._store(k, o, point, e) for o, e in enumerate(self._reduction(k).combiner.identity)]
+        body = self._guarded(k, point.guards, seq(*stores))
+        for it in reversed(inner):
+            body = self._loop(k, it, body, variables[it.uid])
+        return body
+
+    def _clear_fragments(self, k: int, first: int, fragments: FragmentStorage) -> Stmt:
+        """Set the sums that a warp keeps to zero over the spatial loops from position `first` on, each lane its own."""
+        stage = self.low.stages[k]
+        inner = [it for it in stage.iters[first : self._depth(stage)] if it.kind != REDUCE]
+        variables = self._fresh(k, inner, "init")
+        buffer, tile = self.low.buffers[k, 0], tile_start(self.points, k, variables, self._depth(stage))
+        value = self.low.new_var("value", fragments.fragment.values)
+        lane = self.low.thread_vars[self.low.roots[k], WARP]
+        zero = self._reduction(k).combiner.identity[0]
+        body: Stmt = Store(buffer, self.low.simplifier.simplify(tile + value * LANES + lane), zero)
+        return self._nested(k, inner, variables, For(value, fragments.fragment.values, ForKind.UNROLLED, body))
+
+    # ------------------------------------------------------------------------- reductions across threads
+
+    def _cross_thread_nest(self, k: int) -> Stmt:
+        """Each thread folds its parts into registers, one for each turn of the spatial loops inside the reduction; the
+        threads then fold theirs together."""
+        low, stage = self.low, self.low.stages[k]
+        first = next(p for p, it in enumerate(stage.iters) if it.kind in (REDUCE, MIXED))
+        held = [it for it in stage.iters[first:] if it.kind == SPATIAL and it.annotation not in BLOCKS + THREADS]
+        virtual = [it.name for it in held if it.annotation == "vthread"]
+        require(
+            not virtual, LowerError, stage.op.name, "virtual threads inside a reduction across threads", loops=virtual
+        )
+        reduction = self._reduction(k)
+        names = [low.buffers[k, o].name for o in range(len(reduction.sources))]
+        size = (prod([int(it.length) for it in held]),)
+        part = [Buffer(f"{n}.part", s.dtype, size, "local") for n, s in zip(names, reduction.sources, strict=True)]
+        fold = self._fold_part(k, reduction, part, self.points.at(k, low.vars[k]), _flat(held, low.vars[k]))
+        fold = self._loops(k, stage.iters[first:], fold)
+        starts = self._fresh(k, held, "init")
+        init = [Store(b, _flat(held, starts), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
+        turns = self._fresh(k, held, "met")
+        spatial = self._spatial_point(k, turns)
+        met = self._nested(k, held, turns, self._meet(k, reduction, part, _flat(held, turns), spatial))
+        body = allocated(part, seq(self._nested(k, held, starts, seq(*init)), fold, met))
+        return self._loops(k, stage.iters[:first], body)
+
+    def _fresh(self, k: int, loops: Sequence[Iter], suffix: str) -> dict[int, Expr]:
+        """The variables of stage k, new ones for `loops`."""
+        low = self.low
+        new = {
+            it.uid: low.new_var(f"{it.name}.{suffix}", it.length)
+            for it in loops
+            if isinstance(low.vars[k][it.uid], Var)
+        }
+        return {**low.vars[k], **new}
+
+    def _nested(self, k: int, loops: Sequence[Iter], variables: Mapping[int, Expr], body: Stmt) -> Stmt:
+        """Loops of stage k around `body`, with these variables and without the stages attached to them."""
+        for it in reversed(loops):
+            body = self._loop(k, it, body, variables[it.uid])
+        return body
+
+    def _reduction(self, k: int) -> Reduce:
+        """The body of stage k, a reduction."""
+        body = self.low.bodies[k][0]
+        assert isinstance(body, Reduce)
+        return body
+
+    def _loops(self, k: int, loops: Sequence[Iter], body: Stmt) -> Stmt:
+        """Loops of stage k around `body`, the stages attached to them included."""
+        for it in reversed(loops):
+            body = self._loop(k, it, self._with_attached(k, it.uid, body))
+        return body
+
+    def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point, at: Expr) -> Stmt:
+        """Fold a point into element `at` of the parts."""
+        guards = point.guards + self.points.folded_where(k, reduction, point)
+        sources = [self.points.value(s, point) for s in reduction.sources]
+        results = combined(reduction.combiner, [BufferLoad(b, at) for b in part], sources)
+        body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], at, value))
+        return If(logical_and(*guards), body) if guards else body
+
+    def _meet(self, k: int, reduction: Reduce, part: list[Buffer], at: Expr, spatial: Point) -> Stmt:
+        """The reduction of element `at` of the parts over each bound thread axis, then the store by one thread."""
+        low, stage = self.low, self.low.stages[k]
+        total = [Buffer(b.name.removesuffix(".part") + ".total", b.dtype, (1,), "local") for b in part]
+        bound = [it for it in stage.iters if it.kind in (REDUCE, MIXED) and it.annotation in THREADS]
+        threads = [low.thread_vars[low.roots[k], it.annotation] for it in bound]
+        steps: list[Stmt] = []
+        for var, it in zip(threads, bound, strict=True):
+            values = tuple([b[0] for b in total] if steps else [BufferLoad(b, at) for b in part])
+            lanes = lanes_of_rows(stage) if it.kind == MIXED else 0
+            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length, lanes))
+        stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
+        if stage.along:
+            stores = folded_in(self.points, k, total[0][0], spatial, self._own(k, 0, spatial))
+        alone = [] if low.bounds.storage(k) in ("local", "fragment") else [compare("==", var, 0) for var in threads]
+        return allocated(total, seq(*steps, self._guarded(k, [*spatial.guards, *alone], seq(*stores))))
+
+
+def _flat(loops: Sequence[Iter], variables: Mapping[int, Expr]) -> Expr:
+    """The number of the turn of nested loops."""
+    at = as_expr(0)
+    for it in loops:
+        at = binary("+", binary("*", at, it.length), variables[it.uid])
+    return at
+
+
+def _stored_at_once(results: list[Expr], names: list[str], store: Callable[[int, Expr], Stmt]) -> Stmt:
+    """Store values that depend on what they replace: several of them through temporaries."""
+    if len(results) == 1:
+        return store(0, results[0])
+    temps = [Buffer(f"{name}_next", r.dtype, (1,), "local") for name, r in zip(names, results, strict=True)]
+    kept = [Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)]
+    return allocated(temps, seq(*kept, *[store(o, t[0]) for o, t in enumerate(temps)]))

@@ -1,0 +1,396 @@
+"""The schedule people write by hand: a thin builder over the immutable state.
+
+    s = te.create_schedule(C.op)
+    xo, xi = s[C].split(C.op.axis[0], factor=32)
+    s[C].reorder(xo, yo, xi)
+    print(te.lower(s, [A, B, C]))
+
+Every call appends one step (step.py) to `s.state`; loops are handles that are resolved to positions when a step is
+made.  Names of primitives are those of TVM's te (Halide says compute_at, loopy says precompute).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from ..computation.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from ..errors import ScheduleError, require
+from ..expr.dtype import python_number
+from ..expr.expr import IterVar
+from ..expr.spelling import Primitives
+from ..tensor_core.fragment import Digit
+from ..tensor_core.mma import OPERANDS, mma
+from .dag import ComputeDAG
+from .replay import apply
+from .state import Iter, Stage, State
+from .step import (
+    Annotate,
+    CacheRead,
+    CacheWrite,
+    ComputeAlong,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    DoubleBuffer,
+    FreePragma,
+    Fuse,
+    JoinAxes,
+    JoinReductions,
+    Pipeline,
+    PostponeDivision,
+    Pragma,
+    Reindex,
+    Reorder,
+    RFactor,
+    SetScope,
+    Split,
+    Step,
+    StorageAlign,
+    StorageOrder,
+    Swizzled,
+)
+from .thread_axes import ThreadAxis, is_positive, thread_axis
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What people hold of a loop in a schedule: iterator `uid`, called `name`, of the operation `key`.
+
+    In a state a loop is an `Iter`, in a lowered program a `For`.
+    """
+
+    key: Any
+    uid: int
+    name: str
+
+
+Axis = Loop | IterVar
+
+
+class Schedule(Primitives, written="s"):
+    """A growing list of steps on the computation of a DAG."""
+
+    def __init__(self, start: State | ComputeDAG) -> None:
+        self.state = start.init_state if isinstance(start, ComputeDAG) else start
+
+    def apply(self, step: Step) -> None:
+        self.state = apply(self.state, step)
+
+    def stage_id(self, target: Tensor | Operation | StageHandle) -> int:
+        """The current stage number of a tensor, an operation or a stage handle."""
+        named = target.op if isinstance(target, Tensor) else target
+        key = named.key if isinstance(named, Operation | StageHandle) else None
+        for k, stage in enumerate(self.state.stages):
+            if stage.op.key == key:
+                return k
+        raise ScheduleError(f"{target!r}: is not part of this schedule")
+
+    def __getitem__(self, target: Tensor | Operation) -> StageHandle:
+        return StageHandle(self, self.state.stages[self.stage_id(target)].op.key)
+
+    @property
+    def stages(self) -> list[StageHandle]:
+        return [StageHandle(self, s.op.key) for s in self.state.stages]
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
+        """Read `tensor` through a copy in `scope` for the given readers; returns the copy.
+
+        A scope with a name (`local.acc_buffer`, `fragment.m16n8k16_f16_f32.a`) takes two steps: a copy in `local`,
+        which is then put there.
+        """
+        k = self.stage_id(tensor)
+        listed: list[Any] = list(readers) if isinstance(readers, list | tuple) else [readers]
+        ids = sorted(self.stage_id(r) for r in listed)
+        special = "." in scope
+        self.apply(CacheRead(k, "local" if special else scope, tuple(ids)))
+        if special:
+            self.apply(SetScope(k + 1, scope))
+        return self.state.stages[k + 1].op.output()
+
+    def reindex(self, tensor: Tensor, scope: str, reader: Tensor | Operation, tile: tuple[int, ...] = ()) -> Tensor:
+        """Read `tensor` through a copy in `scope` that has the axes of the reader; returns the copy.
+
+        Where the reader reads `a[2 * i + r, k]` it reads `copy[i, r, k]` then, and with `tile` (0, 6), axis and length,
+        `copy[i // 6, r, k, i % 6]`.  It must do so in one way alone.
+        """
+        k = self.stage_id(tensor)
+        self.apply(Reindex(k, scope, self.stage_id(reader), tile))
+        return self.state.stages[k + 1].op.output()
+
+    def join_axes(self, tensor: Tensor, first: int, count: int) -> Tensor:
+        """One axis in place of `count` axes of `tensor` from number `first` on; returns what takes its place.
+
+        Where it is `y[n, i, j]`, of [N, 14, 14], it is `y[r]` then, of [N * 196], which is the old `y[r // 196,
+        r // 14 % 14, r % 14]`, and who reads `y[n, i, j]` reads `y[(n * 14 + i) * 14 + j]`.
+        """
+        k = self.stage_id(tensor)
+        self.apply(JoinAxes(k, first, count))
+        return self.state.stages[k].op.output()
+
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute in `scope`, as for `cache_read`, and copy out; returns the cache (a list when given a list)."""
+        tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
+        stages = {self.stage_id(t) for t in tensors}
+        names = [t.name for t in tensors]
+        require(len(stages) == 1, ScheduleError, "cache_write", "needs tensors of one operation", tensors=names)
+        k = stages.pop()
+        special = "." in scope
+        self.apply(CacheWrite(k, "local" if special else scope))
+        if special:
+            self.apply(SetScope(k, scope))
+        caches = [self.state.stages[k].op.output(t.value_index) for t in tensors]
+        return caches if isinstance(tensor, list | tuple) else caches[0]
+
+    def rfactor(self, tensor: Tensor, axis: Axis, factor_axis: int = 0) -> Any:
+        """Factor a reduction loop out into an axis of partial results; returns `<op>.rf`."""
+        k = self.stage_id(tensor)
+        rank = len(self.state.stages[k].op.axis)
+        self.apply(RFactor(k, self[tensor].position(axis), factor_axis if factor_axis >= 0 else rank + 1 + factor_axis))
+        op = self.state.stages[k].op
+        return op.output() if op.num_outputs == 1 else [op.output(i) for i in range(op.num_outputs)]
+
+    def join_reductions(self, extreme: Tensor, total: Tensor) -> list[Tensor]:
+        """Compute an extreme, and a sum of terms that refer to it, in one pass; returns the pairs `<op>.online`."""
+        k = self.stage_id(extreme)
+        self.apply(JoinReductions(k, self.stage_id(total)))
+        op = self.state.stages[k].op
+        return [op.output(i) for i in range(op.num_outputs)]
+
+    def postpone_division(self, part: Tensor, total: Tensor) -> Tensor:
+        """Divide `total`, a sum of products with `part`, instead of `part`; returns the sum `<total>.undivided`."""
+        k = self.stage_id(total)
+        self.apply(PostponeDivision(self.stage_id(part), k))
+        return self.state.stages[k].op.output()
+
+    def __str__(self) -> str:
+        return str(self.state)
+
+
+class StageHandle(Primitives, written="s[C]"):
+    """The primitives of one stage."""
+
+    def __init__(self, schedule: Schedule, key: Any) -> None:
+        self.schedule = schedule
+        self.key = key
+
+    @property
+    def id(self) -> int:
+        return self.schedule.stage_id(self)
+
+    @property
+    def stage(self) -> Stage:
+        return self.schedule.state.stages[self.id]
+
+    @property
+    def op(self) -> Operation:
+        """The current operation (rewritten by caches and rfactor)."""
+        return self.stage.op
+
+    @property
+    def leaf_iter_vars(self) -> list[Loop]:
+        """Handles on the current loops, outermost first."""
+        return [Loop(self.key, it.uid, it.name) for it in self.stage.iters]
+
+    def _iter(self, axis: Axis) -> Iter:
+        stage = self.stage
+        if isinstance(axis, Loop):
+            known = axis.key == self.key and axis.uid < len(stage.vars) and stage.vars[axis.uid].name == axis.name
+            require(known, ScheduleError, stage.op.name, "the loop belongs to another stage", loop=axis.name)
+            return stage.vars[axis.uid]
+        for uid, v in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
+            if v is axis:
+                return stage.vars[uid]
+        loops = ", ".join([it.name for it in stage.iters])
+        raise ScheduleError(f"{stage.op.name}: {self._misnamed(axis)}; its loops are {loops}")
+
+    def _misnamed(self, axis: object) -> str:
+        """Why something is no axis of the stage."""
+        if not isinstance(axis, IterVar):
+            return f"a loop is needed, an axis of it or what split or fuse gave, got {axis!r}"
+        ops = [stage.op for stage in self.schedule.state.stages]
+        owners = [op.name for op in ops if any(v is axis for v in (*op.axis, *op.reduce_axis))]
+        return f"has no axis {axis.name!r}" + (f", which is an axis of {owners[0]}" if owners else "")
+
+    def position(self, axis: Axis) -> int:
+        """The place of a loop among the current loops."""
+        it, stage = self._iter(axis), self.stage
+        loops = [v.name for v in stage.iters]
+        require(it.uid in stage.leaf, ScheduleError, stage.op.name, f"{it.name} is split or fused already", loops=loops)
+        return stage.position(it.uid)
+
+    def _loops(self, uids: Sequence[int]) -> tuple[Loop, ...]:
+        return tuple([Loop(self.key, u, self.stage.vars[u].name) for u in uids])
+
+    def split(self, axis: Axis, factor: int | None = None, nparts: int | None = None) -> tuple[Loop, Loop]:
+        """Split a loop into `(outer, inner)`.
+
+        Before: `for i in 0..n`.  After `factor=f`: `for i.0 in 0..ceil(n/f): for i.1 in 0..f`, guarded when f does
+        not divide n; `nparts=p` makes the outer loop p long instead.
+        """
+        given = [python_number(x) for x in (factor, nparts) if x is not None]
+        name = f"split {self.op.name}.{self._iter(axis).name}"
+        require(len(given) == 1, ScheduleError, name, "either factor or nparts is needed", factor=factor, nparts=nparts)
+        got = {"nparts" if factor is None else "factor": given[0]}
+        require(is_positive(given[0]), ScheduleError, name, "a positive integer is needed", **got)
+        position, extent = self.position(axis), self._iter(axis).extent
+        advisory = extent if isinstance(extent, int) else 0
+        self.schedule.apply(Split(self.id, position, advisory, (given[0],), factor is not None))
+        outer, inner = self._loops(self.stage.leaf[position : position + 2])
+        return outer, inner
+
+    def tile(self, x: Axis, y: Axis, x_factor: int, y_factor: int) -> tuple[Loop, Loop, Loop, Loop]:
+        """Split two loops and reorder to `xo, yo, xi, yi`."""
+        xo, xi = self.split(x, factor=x_factor)
+        yo, yi = self.split(y, factor=y_factor)
+        self.reorder(xo, yo, xi, yi)
+        return xo, yo, xi, yi
+
+    def fuse(self, *axes: Axis) -> Loop:
+        """One loop that counts through neighbouring loops, the last one fastest."""
+        self.schedule.apply(Fuse(self.id, tuple([self.position(a) for a in axes])))
+        return self._loops([len(self.stage.vars) - 1])[0]
+
+    def reorder(self, *axes: Axis) -> None:
+        """Put the given loops, among the places they hold now, into the given order."""
+        wanted = [self.position(a) for a in axes]
+        names = [self._iter(a).name for a in axes]
+        once = len(set(wanted)) == len(wanted)
+        require(once, ScheduleError, f"reorder {self.op.name}", "a loop is named twice", loops=names)
+        order = list(range(len(self.stage.leaf)))
+        for place, source in zip(sorted(wanted), wanted, strict=True):
+            order[place] = source
+        self.schedule.apply(Reorder(self.id, tuple(order)))
+
+    def _annotate(self, axis: Axis, annotation: str) -> None:
+        self.schedule.apply(Annotate(self.id, self.position(axis), annotation))
+
+    def bind(self, axis: Axis, thread: ThreadAxis | str) -> None:
+        """Run the loop's iterations on the threads of an axis."""
+        thread = thread if isinstance(thread, ThreadAxis) else thread_axis(thread)
+        it = self._iter(axis)
+        fits = thread.extent is None or it.extent is None or it.extent == thread.extent
+        law = f"the axis has {thread.extent} threads"
+        require(fits, ScheduleError, f"bind {self.op.name}.{it.name} to {thread.tag}", law, extent=it.extent)
+        self._annotate(axis, thread.tag)
+
+    def vectorize(self, axis: Axis) -> None:
+        """Run the loop's iterations as lanes of one vector."""
+        self._annotate(axis, "vectorize")
+
+    def unroll(self, axis: Axis) -> None:
+        """Write the loop's iterations out."""
+        self._annotate(axis, "unroll")
+
+    def parallel(self, axis: Axis) -> None:
+        """Run the loop's iterations on the cores."""
+        self._annotate(axis, "parallel")
+
+    def pragma(self, axis: Axis, name: str, value: Any = None) -> None:
+        """`auto_unroll_max_step` sets the unrolling limit of the stage; other pragmas are kept as they are."""
+        position = self.position(axis)
+        if name == "auto_unroll_max_step":
+            self.schedule.apply(Pragma(self.id, position, f"{name}${value}"))
+        else:
+            self.schedule.apply(FreePragma(self.id, position, name if value is None else f"{name}${value}"))
+
+    def storage_align(self, axis: Axis, factor: int, offset: int) -> None:
+        """Make the stride of an axis of the stage's storage `offset` modulo `factor` elements.
+
+        Arguments of the program keep the strides their caller gave them.
+        """
+        self.schedule.apply(StorageAlign(self.id, self.position(axis), factor, offset))
+
+    def storage_order(self, *order: int) -> None:
+        """Store the stage's axes in this order (numbers, as for `np.transpose`); the last one is contiguous."""
+        self.schedule.apply(StorageOrder(self.id, order))
+
+    def swizzle(self) -> None:
+        """Store the stage, in shared memory, so that reading a column of 16-byte chunks meets every bank once."""
+        self.schedule.apply(Swizzled(self.id))
+
+    def compute_at(self, target: StageHandle, axis: Axis) -> None:
+        """Compute the stage inside a loop of its consumer, as much of it as is needed there."""
+        ok = isinstance(target, StageHandle)
+        require(ok, ScheduleError, f"compute_at {self.op.name}", "the target must be a stage, s[...]", target=target)
+        self.schedule.apply(ComputeAt(self.id, target.id, target.position(axis)))
+
+    def compute_along(self, target: StageHandle, axis: Axis) -> None:
+        """Compute the stage, an extreme or a sum, along a loop over the same points in which `target` is summed up."""
+        ok = isinstance(target, StageHandle)
+        require(ok, ScheduleError, f"compute_along {self.op.name}", "the target must be a stage, s[...]", target=target)
+        self.schedule.apply(ComputeAlong(self.id, target.id, target.position(axis)))
+
+    def compute_inline(self) -> None:
+        """Put the stage's expression where it is read."""
+        self.schedule.apply(ComputeInline(self.id))
+
+    def double_buffer(self) -> None:
+        """Fetch the next tile of a shared copy, computed at a reduction loop, while this one is used.
+
+        Takes twice the shared memory, and one barrier a turn of the loop instead of two.
+        """
+        self.schedule.apply(DoubleBuffer(self.id))
+
+    def pipeline(self, tiles: int) -> None:
+        """As `double_buffer`, with room for `tiles` tiles (2 to 5), which are fetched `tiles` - 1 turns ahead."""
+        self.schedule.apply(Pipeline(self.id, tiles))
+
+    def set_scope(self, scope: str) -> None:
+        """Keep what the stage computes in `scope`: `global`, `shared`, `local`, or a memory `local.<name>`."""
+        self.schedule.apply(SetScope(self.id, scope))
+
+    def tensorize(self, axis: Axis) -> None:
+        """Let one instruction of the target do what the loop, and all inside, does."""
+        self._annotate(axis, "tensorize")
+
+    def split_fragment(self, rows: Axis, columns: Axis, operand: str) -> tuple[Loop, Loop, Loop, tuple[Loop, ...]]:
+        """Split two loops into tiles, lanes and values of `<instruction>.<operand>` (`mma.py`), and bind the lanes.
+
+        Returns the loops over tiles, rows and columns; the loop over the 32 lanes, bound to threadIdx.x; and those over
+        the values of a lane, the last one of neighbours in a register.  They are put into this order.
+        """
+        name, _, which = operand.partition(".")
+        subject, law = f"split_fragment {self.op.name}", "an operand of an instruction is needed"
+        require(which in OPERANDS, ScheduleError, subject, law, got=operand)
+        fragment = mma(name).fragment(which)
+        digits, parts, tiles = (*fragment.lane, *fragment.value), dict[Digit, Loop](), list[Loop]()
+        for axis, side in ((rows, attrgetter("row")), (columns, attrgetter("column"))):
+            own = sorted([d for d in digits if side(d)], key=side)
+            pieces = self._split_all(axis, [d.extent for d in own])
+            tiles.append(pieces[0])
+            parts.update(zip(own, pieces[1:], strict=True))
+        values = [parts[d] for d in reversed(fragment.value)]
+        lanes = [parts[d] for d in reversed(fragment.lane)]
+        self.reorder(*tiles, *lanes, *values)
+        lane = self.fuse(*lanes)
+        self.bind(lane, thread_axis("threadIdx.x"))
+        return tiles[0], tiles[1], lane, tuple(values)
+
+    def _split_all(self, axis: Axis, factors: Sequence[int]) -> list[Loop]:
+        """What is left of a loop, and the loops of `factors`, split off one after the other from the inside."""
+        rest, loops = self._loops([self._iter(axis).uid])[0], list[Loop]()
+        for factor in factors:
+            rest, inner = self.split(rest, factor=factor)
+            loops.append(inner)
+        return [rest, *loops]
+
+    def compute_root(self) -> None:
+        """Compute the whole stage before its consumers."""
+        self.schedule.apply(ComputeRoot(self.id))
+
+
+def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+    """A schedule of the computation of `ops` with nothing done to it yet."""
+    items: list[Any] = list(ops) if isinstance(ops, list | tuple) else [ops]
+    for x in items:
+        ok = isinstance(x, Tensor | ComputeOp | PlaceholderOp)
+        require(ok, ScheduleError, "create_schedule", "operations or tensors are needed", got=x)
+    outputs = [
+        t for x in items for t in ([x] if isinstance(x, Tensor) else [x.output(k) for k in range(x.num_outputs)])
+    ]
+    found = ComputeDAG(list(dict.fromkeys(outputs)))
+    inputs = [op.output() for op in found.ops if not isinstance(op, ComputeOp)]
+    return Schedule(ComputeDAG(list(dict.fromkeys([*inputs, *outputs]))))

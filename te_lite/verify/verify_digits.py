@@ -1,0 +1,189 @@
+"""Does touching one element show that two iterations of a loop are the same one?  By the digits of the indices.
+
+An index is a sum of terms.  Where the terms of small coefficients cannot make up for a step of those of large ones, two
+equal sums are equal in each part, as equal numbers are in their digits.  Where `e // d` and `e % d` are known, `e` is,
+which is a sum itself.  What remains are equations of the loop variable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..expr.expr import Var
+from ..loops.stmt import For
+from .verify_clash import Pair
+from .verify_form import Ends, Forms, Sum, plus
+from .verify_guards import Place, ways
+from .verify_scope import Access
+
+_MOST_ITERATIONS = 1 << 18
+Atoms = tuple[int, int]
+"""An atom in one iteration, and one in another."""
+Equation = tuple[Sum, Sum, int]
+"""`a - b == k`, of a sum in one iteration and one in another."""
+
+
+def iterations_equal(loop: For, pair: Pair) -> bool:
+    """Whether one access in an iteration of `loop` and the other in another never touch the same element."""
+    return any(_differ(loop, pair, one, other) for one, other in ways(*pair.both))
+
+
+def _differ(loop: For, pair: Pair, one: Place, other: Place) -> bool:
+    """The same, of indices that are written so."""
+    forms = pair.write.forms
+    digits = _Digits(loop, pair, (one.ends, other.ends))
+    known: dict[Atoms, int] = {}
+    done: set[Atoms] = set()
+    todo: list[Equation] = [(one.terms, other.terms, other.constant - one.constant)]
+    while todo:
+        found = digits.split(*todo.pop())
+        if found is None:
+            return True
+        known |= found.atoms
+        todo += [*_spelt_out(found.groups, forms), *_wholes(known, done, forms)]
+    return _one_iteration(loop, [a for (a, b), k in known.items() if a == b and not k], forms)
+
+
+def _one_iteration(loop: For, equal: list[int], forms: Forms) -> bool:
+    """Whether the values of the atoms `equal`, of the loop variable alone, tell the iterations apart."""
+    if any(forms.is_variable(e, loop.var) for e in equal):
+        return True
+    own = [e for e in equal if forms.variables(e) == {loop.var}]
+    if not own or loop.extent > _MOST_ITERATIONS:
+        return False
+    grid = {loop.var: np.arange(loop.extent)}
+    key = np.zeros(loop.extent, np.int64)
+    for e in own:
+        _, values = np.unique(forms.value(e, grid), return_inverse=True)
+        _, key = np.unique(key * loop.extent + values, return_inverse=True)
+    return int(key.max()) + 1 == loop.extent
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What follows from an equation: differences of atoms, and equations of atoms that no digit tells apart."""
+
+    atoms: dict[Atoms, int]
+    groups: list[Equation]
+
+
+class _Digits:
+    """Takes equations apart into those of single atoms."""
+
+    def __init__(self, loop: For, pair: Pair, ends: tuple[Ends, Ends]) -> None:
+        self.forms = pair.write.forms
+        self.spans = pair.write.scope.spans
+        self.ends = ends
+        self.free = (_inside(pair.write, loop) | _inside(pair.other, loop)) - pair.same
+
+    def split(self, a: Sum, b: Sum, difference: int) -> _Found | None:
+        """What follows from `a - b == difference`; None if it cannot hold."""
+        same = [e for e, c in a.items() if b.get(e) == c and self._fixed(e)]
+        still = self._still({*a, *b})
+        found = {(e, e): x - y for e, (x, y) in still.items()}
+        groups: list[Equation] = []
+        mine, theirs = [_by_size(terms, same, still) for terms in (a, b)]
+        digits = sorted({*mine, *theirs})
+        rest = sum([a.get(e, 0) * x - b.get(e, 0) * y for e, (x, y) in still.items() if e not in same], -difference)
+        low, high, first = 0, 0, 0
+        for k, digit in enumerate(digits):
+            here = mine.get(digit, []), theirs.get(digit, [])
+            span = _span(*here, *self.ends)
+            low, high = low + span[0], high + span[1]
+            step = math.gcd(*digits[k + 1 :]) or abs(rest) + abs(low) + abs(high) + 1
+            carry = -(-(rest + low) // step) * step
+            if carry > rest + high:
+                return None
+            if carry + step > rest + high:
+                if k == first and not _single(digit, carry - rest, *here, found):
+                    return None
+                if k > first:
+                    both = [dict(_of(digits[first : k + 1], side)) for side in (mine, theirs)]
+                    groups.append((both[0], both[1], carry - rest))
+                rest, low, high, first = carry, 0, 0, k + 1
+        return _Found(found, groups) if digits or rest == 0 else None
+
+    def _still(self, atoms: set[int]) -> dict[int, tuple[int, int]]:
+        """The atoms that have one value in one place, and one in the other, and both."""
+        spans = [(e, *self.ends[0][e], *self.ends[1][e]) for e in atoms]
+        return {e: (low, lowest) for e, low, high, lowest, highest in spans if low == high and lowest == highest}
+
+    def _fixed(self, atom: int) -> bool:
+        """Whether an atom is the same in all iterations."""
+        return not self.forms.variables(atom) & self.free and self.forms.computable(atom, self.spans)
+
+
+Scaled = tuple[int, int]
+"""An atom and its coefficient."""
+
+
+def _by_size(terms: Sum, *without: Container[int]) -> dict[int, list[Scaled]]:
+    """The terms, without some, by the absolute value of their coefficient."""
+    out: dict[int, list[Scaled]] = {}
+    for e, c in terms.items():
+        if not any(e in some for some in without):
+            out.setdefault(abs(c), []).append((e, c))
+    return out
+
+
+def _of(digits: list[int], side: dict[int, list[Scaled]]) -> Iterator[Scaled]:
+    """The terms of some digits."""
+    for digit in digits:
+        yield from side.get(digit, [])
+
+
+def _spelt_out(groups: list[Equation], forms: Forms) -> Iterator[Equation]:
+    """The equations in which sums stand as atoms (`verify_guards.py`), term by term.
+
+    One access may be guarded and the other one not: what is one atom there is several here.
+    """
+    for a, b, difference in groups:
+        if any(e in forms.parts for e in (*a, *b)):
+            yield _terms(a, forms), _terms(b, forms), difference
+
+
+def _terms(of: Sum, forms: Forms) -> Sum:
+    out: Sum = {}
+    for e, c in of.items():
+        out = plus(out, forms.parts.get(e, {e: 1}), c)
+    return out
+
+
+def _span(mine: list[Scaled], theirs: list[Scaled], ends: Ends, others: Ends) -> tuple[int, int]:
+    """The range of the difference of two sums."""
+    low = sum([c * ends[e][c < 0] for e, c in mine]) - sum([c * others[e][c > 0] for e, c in theirs])
+    high = sum([c * ends[e][c > 0] for e, c in mine]) - sum([c * others[e][c < 0] for e, c in theirs])
+    return low, high
+
+
+def _single(digit: int, total: int, mine: list[Scaled], theirs: list[Scaled], found: dict[Atoms, int]) -> bool:
+    """Note what follows from the terms of one coefficient having the difference `total`; False if they cannot."""
+    if len(mine) == len(theirs) == 1 and mine[0][1] == theirs[0][1] and total % digit == 0:
+        found[mine[0][0], theirs[0][0]] = total // mine[0][1]
+    return total % digit == 0
+
+
+def _inside(access: Access, loop: For) -> set[Var]:
+    """The variables of `loop` and of the loops in it around an access."""
+    loops = access.scope.loops
+    return {x.var for x in loops[loops.index(loop) :]}
+
+
+def _wholes(known: dict[Atoms, int], done: set[Atoms], forms: Forms) -> Iterator[Equation]:
+    """The equations of sums that those of their parts, or of their quotients and remainders, give, each once."""
+    for pair in known.keys() - done:
+        parts = [forms.parts.get(e) for e in pair]
+        if parts[0] is not None and parts[1] is not None:
+            done.add(pair)
+            yield parts[0], parts[1], known[pair]
+        one, other = [forms.by_remainder.get(e) for e in pair]
+        if one is not None and other is not None and one.den == other.den:
+            quotients = one.quotient, other.quotient
+            if quotients in known:
+                done.add(pair)
+                difference = known[quotients] * one.den + known[pair]
+                yield one.terms, other.terms, difference - one.constant + other.constant
