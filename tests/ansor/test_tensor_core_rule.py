@@ -312,7 +312,9 @@ def test_products_of_any_size(sizes: tuple[int, int, int], dtypes: tuple[str, st
     m, n, k = sizes
     dag = ComputeDAG(matmul(m, n, k, dtypes[0], turned, dtypes[1]))
     checker = Checker(dag)
-    for state in nonempty(drawn(dag, 1, seed)):
+    states = drawn(dag, 1, seed)
+    assert states or min(sizes) < 32, "tensor cores compute all products that are no smaller than an instruction"
+    for state in states:
         assert not checker.interpreted(te.lower(state, dag.tensors)), [to_json(step) for step in state.steps]
 
 
