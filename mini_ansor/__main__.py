@@ -168,9 +168,8 @@ def step_from_json(data: list[Any]) -> Step:
 def record_line(key: list[object], machine: Machine, state: State, result: Result) -> str:
     """A line of a log, in the format of TVM, which the engine reads, too."""
     task = [json.dumps(key), machine.target, list(astuple(machine)[1:]), "", 0, []]
-    steps = [step_to_json(step) for step in state.steps]
     measured = [list(result.costs), result.error_no, result.all_cost, result.timestamp]
-    return json.dumps({"i": [task, [[], steps]], "r": measured, "v": "v0.6"})
+    return json.dumps({"i": [task, [[], list(map(step_to_json, state.steps))]], "r": measured, "v": "v0.6"})
 
 
 # ------------------------------------------------------------------------------------------------------------ model
@@ -229,11 +228,16 @@ class Search:
         right = [found for found in self.measured.values() if not found[1].error_no]
         return min(right, key=lambda found: found[1].cost, default=None)
 
+    def features(self, state: State) -> np.ndarray:
+        """Those of a program, which are computed once."""
+        text = str(state)
+        if text not in self.rows:
+            self.rows[text] = features(state, self.machine)
+        return self.rows[text]
+
     def score(self, states: Sequence[State]) -> np.ndarray:
         """What the model expects of programs."""
-        for state in states:
-            self.rows.setdefault(str(state), features(state, self.machine))
-        return self.model.predict([self.rows[str(state)] for state in states])
+        return self.model.predict([self.features(state) for state in states])
 
     def propose(self, count: int) -> list[Scored]:
         """The programs to measure next: the best new ones of an evolution, and some at random."""
@@ -253,9 +257,8 @@ class Search:
 
     def fit(self) -> None:
         """Train the model anew on all that was measured."""
-        self.score([state for state, _ in self.measured.values()])
-        costs = [result.cost for _, result in self.measured.values()]
-        self.model.fit([self.rows[text] for text in self.measured], costs)
+        programs, results = zip(*self.measured.values(), strict=True)
+        self.model.fit([self.features(state) for state in programs], [result.cost for result in results])
 
 
 def tune(search: Search, trials: int, measurer: Measurer, record: Callable[[State, Result], None]) -> None:

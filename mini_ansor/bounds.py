@@ -209,7 +209,7 @@ class _Inference:
     def _space(self, k: int) -> list[Region]:
         """The region of the axes of stage k: all that its consumers read."""
         stage, shape = self.stages[k], self.stages[k].op.shape
-        wanted = self.state.dag.is_output(k) or (stage.where == "root" and stage.op.key in self.state.arg_keys)
+        wanted = self.state.dag.is_output(k) or (stage.where == "root" and self.state.is_argument(k))
         if wanted or not self.reads[k]:
             return [whole(n) for n in shape]
         fixed = standing(self.stages, self.scopes, k)

@@ -14,7 +14,7 @@ import numpy as np
 
 from .expr import Binary, Call, Cast, Const, Expr, Load, Not, Op, Select, evaluate, span
 from .lower import Alloc, For, If, Lowered, Seq, Stmt, Store, Var, lower
-from .program import State, StepError, ordered
+from .program import BYTES, State, StepError, ordered
 
 CTYPES = {"float32": "float", "int32": "int", "bool": "unsigned char"}
 NUMPY = {"float32": np.float32, "int32": np.int32, "bool": np.bool_}
@@ -93,7 +93,7 @@ class Text:
     def local(self, buffer: Op, body: Stmt, indent: str) -> list[str]:
         """A buffer of a loop and what is done with it."""
         ctype, n, name = CTYPES[buffer.dtype], buffer.shape[0], self.name(buffer)
-        if n * NUMPY[buffer.dtype]().itemsize <= ON_STACK:
+        if n * BYTES[buffer.dtype] <= ON_STACK:
             return [f"{indent}{ctype} {name}[{n}] __attribute__((aligned(64)));", *self.stmt(body, indent)]
         room = f"aligned_alloc(64, ({n} * sizeof({ctype}) + 63) / 64 * 64)"
         return [f"{indent}{ctype} *restrict {name} = {room};", *self.stmt(body, indent), f"{indent}free({name});"]
@@ -126,7 +126,7 @@ def c_text(program: Lowered) -> str:
 
 def main_text(args: Sequence[Op]) -> str:
     """A `main` that reads the inputs, poisons the results, runs the program, writes the results, and prints times."""
-    sizes = [prod(op.shape) * NUMPY[op.dtype]().itemsize for op in args]
+    sizes = [prod(op.shape) * BYTES[op.dtype] for op in args]
     make, read, write = [], [], []
     for n, (op, size) in enumerate(zip(args, sizes, strict=True)):
         make.append(f"  void *a{n} = aligned_alloc(64, ({size} + 63) / 64 * 64); memset(a{n}, 255, {size});")

@@ -17,11 +17,10 @@ import numpy as np
 
 from .bounds import Bounds, Indices, LoopVar, infer_bounds, standing
 from .expr import FOLDS, Binary, Call, Cast, Const, Expr, Not, Reduce, Select, children, loads, terms
-from .program import FuseRel, Machine, SplitRel, Stage, State
+from .program import BYTES, FuseRel, Machine, SplitRel, Stage, State
 from .steps import split_strides
 
 SAMPLES = 10
-ELEMENT = {"float32": 4, "int32": 4, "bool": 1}
 OPERATIONS = ("mad", "addsub", "mul", "divmod", "cmp", "mathfunc", "otherfunc")
 WORDS = {"+": "addsub", "-": "addsub", "*": "mul", "/": "divmod", "//": "divmod", "%": "divmod"}
 MARKS = {"vec": "vectorize", "unroll": "unroll", "parallel": "parallel"}
@@ -233,9 +232,6 @@ class _Program:
         at = self.stages[k].at
         return k if at is None else self._root(at[0])
 
-    def _whole(self, k: int) -> bool:
-        return self.ops[k].body is None or self.ops[k].key in self.bounds.state.arg_keys
-
     def _row(self, k: int) -> dict[str, float]:
         nest, body, op = self.nests[k], self.bounds.bodies[k], self.ops[k]
         around = prod(nest.extents[: nest.around])
@@ -253,25 +249,27 @@ class _Program:
             columns = self._buffer(access, nest, total, points)
             out.update({f"B{b}.{name}": value for name, value in columns.items()})
         out.update(curve(flops, nest.inside, total) if flops else {})
-        if not self._whole(k):
+        if not self.bounds.state.is_argument(k):
             size = prod(nest.region[: len(op.axes)])
-            out.update(alloc_size=size * ELEMENT[op.dtype], alloc_prod=size * around, alloc_outer_prod=around)
+            out.update(alloc_size=size * BYTES[op.dtype], alloc_prod=size * around, alloc_outer_prod=around)
             out["alloc_inner_prod"] = nest.inside[nest.around]
         out.update(outer_prod=nest.inside[0], num_loops=sum(extent > 1 for extent in nest.extents))
         return {**out, "auto_unroll": self.bounds.state.unroll_limit(k)}
 
     def _access(self, k: int, p: int, kind: str, tuples: Sequence[tuple[Expr, ...]]) -> Access:
         nest, op = self.nests[k], self.ops[p]
-        placed = self.stages[p].where == "iter" and not self._whole(p)
+        placed = self.stages[p].where == "iter" and not self.bounds.state.is_argument(p)
         outside = self.nests[p].loops[: self.nests[p].around] if placed else []
         around = {(loop.stage, loop.id) for loop in outside}
         fixed = frozenset(j for j, loop in enumerate(nest.loops) if (loop.stage, loop.id) in around)
         copies = [j for j in sorted(fixed) if nest.loops[j].tag == "vthread"]
         others = [n for n in self.nests if n != k and (n == p or p in self.reads[n])]
         shared = max([common(nest, self.nests[n]) for n in others], default=0)
-        sizes = [float(n) for n in op.shape] if self._whole(p) else self.nests[p].region[: len(op.axes)]
+        sizes = (
+            [float(n) for n in op.shape] if self.bounds.state.is_argument(p) else self.nests[p].region[: len(op.axes)]
+        )
         seen, indices = Nest(self.bounds, k, fixed) if fixed else nest, Indices(tuples, self.ops[k].all_axes)
-        return Access(kind, indices, len(tuples), ELEMENT[op.dtype], sizes, seen, copies, shared, len(others))
+        return Access(kind, indices, len(tuples), BYTES[op.dtype], sizes, seen, copies, shared, len(others))
 
     def _buffer(self, access: Access, nest: Nest, total: Sequence[float], points: float) -> dict[str, float]:
         """The columns of one tensor; `total` are the bytes that each level touches of all of them."""

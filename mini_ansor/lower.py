@@ -144,7 +144,7 @@ class _Lowering:
 
     def run(self) -> Lowered:
         roots = [k for k in self.computed if self.stages[k].where == "root"]
-        args = tuple(self.buffers[self.index[key]] for key in self.state.arg_keys)
+        args = tuple(self.buffers[self.index[op.key]] for op in self.state.args)
         own = tuple(self.buffers[k] for k in roots if self.buffers[k] not in args)
         nests = tuple(sink_virtual_threads(self.nest(k)) for k in roots)
         return Lowered(args, own, nests, tuple(self.launch[k] for k in roots))
@@ -163,17 +163,15 @@ class _Lowering:
         stage, apart = self.stages[k], it.annotation in ("none", "vectorize")
         return [stage.iters[i] for i in stage.unfused(it.id)] if apart else [it]
 
-    def _whole(self, k: int) -> bool:
-        """Whether the storage of stage k is an argument."""
-        return self.stages[k].op.body is None or self.stages[k].op.key in self.state.arg_keys
-
     def _sizes(self, k: int) -> list[int]:
         """The extents of the storage of stage k: those of the tensor, or of its region."""
         op = self.stages[k].op
-        return list(op.shape) if self._whole(k) else [r.extent for r in self.bounds.regions[k][: len(op.axes)]]
+        return (
+            list(op.shape) if self.state.is_argument(k) else [r.extent for r in self.bounds.regions[k][: len(op.axes)]]
+        )
 
     def _buffer(self, k: int) -> Op:
-        op, scope = self.stages[k].op, "global" if self._whole(k) else self.bounds.scopes[k]
+        op, scope = self.stages[k].op, "global" if self.state.is_argument(k) else self.bounds.scopes[k]
         return Op(op.name, (Axis("at", prod(self._sizes(k))),), None, op.dtype, op.key, scope=scope)
 
     def nest(self, k: int) -> Stmt:
@@ -207,7 +205,7 @@ class _Lowering:
             nest = self.nest(child)
             nest = Seq((Barrier(), nest, Barrier())) if self.bounds.scopes[child] == "shared" else nest
             body = Seq((nest, body))
-            body = body if self._whole(child) else Alloc(self.buffers[child], body)
+            body = body if self.state.is_argument(child) else Alloc(self.buffers[child], body)
         return body
 
     # --------------------------------------------------------------------------------------------------------- points
@@ -261,7 +259,7 @@ class _Lowering:
         """Where stage k keeps the point that the variables `loops` are at."""
         values = axis_values(self.stages[k], loops)
         local = [values[d] for d in range(self.stages[k].rank)]
-        if self._whole(k):
+        if self.state.is_argument(k):
             local = [start + x for start, x in zip(self.starts[k], local, strict=False)]
         return simplify(_flat(local, self._sizes(k)))
 
@@ -281,7 +279,7 @@ class _Lowering:
             if not isinstance(x, Load):
                 return rebuild(x, parts)
             p = self.index[x.op.key]
-            if not self._whole(p):
+            if not self.state.is_argument(p):
                 parts = [i - start for i, start in zip(parts, self.starts[p], strict=False)]
             return Load(self.buffers[p], (simplify(_flat(parts, self._sizes(p))),))
 

@@ -322,10 +322,10 @@ def evolve(
     seen: dict[str, Scored] = {}
     front = list(start)
     for generation in range(generations + 1):
-        made = [(genes, program(genes, machine)) for genes in front]
-        new = [(genes, state) for genes, state in made if state is not None and str(state) not in seen]
-        scores = score([state for _, state in new])
-        seen.update({str(state): (float(s), state, genes) for s, (genes, state) in zip(scores, new, strict=True)})
+        made = [(genes, state) for genes in front if (state := program(genes, machine)) is not None]
+        new = {text: found for found in made if (text := str(found[1])) not in seen}
+        scores = score([state for _, state in new.values()])
+        seen |= {text: (float(s), state, genes) for s, (text, (genes, state)) in zip(scores, new.items(), strict=True)}
         parents = sorted(seen.values(), key=lambda found: -found[0])[:size]
         if generation < generations and parents:
             front = _children([genes for _, _, genes in parents], [s for s, _, _ in parents], machine, rng, size)

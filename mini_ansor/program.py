@@ -157,6 +157,7 @@ ANNOTATIONS = (
     "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
     "blockIdx.z", "threadIdx.z",
 )  # fmt: skip
+BYTES = {"float32": 4, "int32": 4, "bool": 1}
 Length = int | None
 
 
@@ -300,9 +301,9 @@ class State:
     def ops(self) -> tuple[Op, ...]:
         return tuple(s.op for s in self.stages)
 
-    @property
-    def arg_keys(self) -> list[str]:
-        return [op.key for op in self.args]
+    def is_argument(self, k: int) -> bool:
+        """Whether stage k is an input or a result of the program, which is stored as a whole."""
+        return self.stages[k].op.body is None or self.stages[k].op.key in [op.key for op in self.args]
 
     @property
     def dag(self) -> Dag:

@@ -225,7 +225,7 @@ def _through_inlined(state: State, links: Sequence[dict[int, Any]], k: int) -> l
 
 def movable(state: State, k: int) -> bool:
     """Whether stage k may be computed elsewhere: it is no argument of the program, all of which must be there."""
-    return state.ops[k].body is not None and state.ops[k].key not in state.arg_keys
+    return not state.is_argument(k)
 
 
 def single_consumer(state: State, k: int) -> int | None:
