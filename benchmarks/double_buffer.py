@@ -18,7 +18,7 @@ import numpy as np
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra.double_buffer import double_buffered
+from ansor_ext.pipeline.double_buffer import double_buffered
 from benchmarks import report
 from benchmarks.codegen_vs_tvm import Case
 from codegen_cuda.driver.module import CudaModule, open_device

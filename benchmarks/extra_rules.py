@@ -20,7 +20,7 @@ import te_lite as te
 from ansor.core.tasks.measure_values import MeasureInput, MeasureResult
 from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra import EXTRA_RULES, extra_sketches
+from ansor.sketch.extra_rules import OWNERS, extra_sketches
 from benchmarks import report
 from te_lite.schedule.state import State
 from te_lite.topi.benchmarks import OPERATORS, SHAPES, WORKLOADS, Tensors
@@ -113,7 +113,7 @@ def compare(name: str, tensors: Tensors, target: str, trials: int, seed: int) ->
     """One line for each rule that has sketches: the best times of both, in microseconds, and their ratio."""
     task = ansor.SearchTask(compute_dag=te.ComputeDAG(tensors), target=target, desc=name)
     dag, hardware = task.compute_dag, task.hardware_params
-    found = {rule: extra_sketches(dag, task.target, hardware, rules=[rule]) for rule in EXTRA_RULES}
+    found = {rule: extra_sketches(dag, task.target, hardware, rules=[rule]) for rule in OWNERS}
     found = {rule: sketches for rule, sketches in found.items() if sketches}
     if not found:
         return []

@@ -18,9 +18,9 @@ import numpy as np
 import ansor
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra.sliced_tiles import SKETCHES, best_tiles, shape_of, sliced_sketches
-from ansor.sketch.extra.tile_cost import Tile, cycles
 from ansor.sketch.rule import SketchContext
+from ansor_ext.register_tiles.sliced_tiles import SKETCHES, best_tiles, shape_of, sliced_sketches
+from ansor_ext.register_tiles.tile_cost import Tile, cycles
 from benchmarks import pytorch, report
 from benchmarks.beside_cublas import beside_cublas
 from benchmarks.operator_rows import Row

@@ -79,6 +79,9 @@ XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "the user's cache folder, which hold
 XDG_DATA_DIRS = Variable(
     "XDG_DATA_DIRS", "folders whose `ansor/records` are read-only stores of records", "/usr/local/share:/usr/share"
 )
+ANSOR_EXTENSIONS = Variable(
+    "ANSOR_EXTENSIONS", "the extensions of `ansor_ext` that are used: names with commas, `all` or `none`", "all"
+)
 ANSOR_CACHE = Variable("ANSOR_CACHE", "the folder of the user's store of records; `off` keeps and finds nothing")
 CUDA_HOME = Variable("CUDA_HOME", "the CUDA toolkit to look into first")
 CUDA_PATH = Variable("CUDA_PATH", "the same, where CUDA_HOME has none")
@@ -90,6 +93,6 @@ TVM_TRACKER_PORT = Variable("TVM_TRACKER_PORT", "the port that it asks at", "919
 
 VARIABLES = (
     TVM_NUM_THREADS, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, CODEGEN_C_THREADS, CODEGEN_C_CACHE, CC, CXX,
-    CODEGEN_CUDA_CACHE, ANSOR_CACHE, XDG_CACHE_HOME, XDG_DATA_DIRS, CUDA_HOME, CUDA_PATH, ANSOR_TENSOR_BYTES,
-    ANSOR_FLEET_TOKEN_FILE, ANSOR_FLEET_TOKEN, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
+    CODEGEN_CUDA_CACHE, ANSOR_CACHE, ANSOR_EXTENSIONS, XDG_CACHE_HOME, XDG_DATA_DIRS, CUDA_HOME, CUDA_PATH,
+    ANSOR_TENSOR_BYTES, ANSOR_FLEET_TOKEN_FILE, ANSOR_FLEET_TOKEN, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
 )  # fmt: skip

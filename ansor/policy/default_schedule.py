@@ -20,6 +20,7 @@ import numpy as np
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import LowerError
+from te_lite.extensions import offers
 from te_lite.later import when_called
 from te_lite.lowering.lower import lower
 from te_lite.schedule.state import State
@@ -31,32 +32,22 @@ from ..core.tasks.task import SearchTask
 from ..core.values.layout_option import LayoutRewriteOption
 from ..core.values.options import SketchOptions
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.shipped import ShippedModel, has_shipped_model, least_seconds, shipped_model_of
+from ..cost_model.shipped import ShippedModel, has_shipped_model, shipped_model_of
 from ..evolve.evolution import EvolveOptions
-from ..sketch.extra import EXTRA_RULES, extra_sketches
+from ..sketch.extra_rules import extra_sketches
 from ..sketch.generate import generate_sketches, has_own_rules
 from ..sketch.plain import plain_state, untuned_state
-from ..sketch.rule import SketchContext
 from ..space.choices import Group
 from ..space.programs import Programs
-from ..space.sample import sample_rows
-from ..space.spaces import space_of
 from ..space.states import concrete
-from ..space.variants import home
 from .proposals import Proposals
 from .scoring import WEIGHT_OF_ESTIMATE, Scorer, scores_of, weighed
 
 # What a GPU alone has.
 has_wide_tile: Callable[[Nest], Any] = when_called("ansor.analytical.gpu", "has_wide_tile")
-convolution_sketches: Callable[[SketchContext], list[State]] = when_called(
-    "ansor.sketch.extra.convolution_tiles", "convolution_sketches"
-)
 streams: Callable[[SearchTask], bool] = when_called("ansor.sketch.streaming", "streams")
 reads_again: Callable[[SearchTask], bool] = when_called("ansor.sketch.streaming", "reads_again")
 streaming_state: Callable[[SearchTask], State] = when_called("ansor.sketch.streaming", "streaming_state")
-product_states: Callable[[SearchTask, Callable[[], Sequence[State]]], Iterator[State]] = when_called(
-    "ansor.policy.product_programs", "product_states"
-)
 
 DRAWN = 128
 """Programs of each sketch among which is chosen."""
@@ -69,10 +60,6 @@ FEW_THREADS = 128
 On an H200 the first choices among programs bred so took 0.75 times as long as those of 256 threads and 0.78 times as
 those of any number (geometric means of six such tasks of KernelBench; one of the last did not run and is left out).
 """
-MUCH = 4
-"""The largest of five unrollings: of a convolution's turn, as many whole windows as a group of steps has then."""
-LARGE_PRODUCT = 1e-4
-"""Seconds that a product takes at best from which it gets a tile that is known to be good."""
 SEED = 0
 
 
@@ -107,29 +94,15 @@ def default_states(task: SearchTask, drawn: Iterable[State] | None = None) -> It
 def drawn_of(task: SearchTask) -> Iterator[State]:
     """The drawn programs of a task with reductions that the models think better than its plain nest.
 
-    A convolution that has a tile of its own gets that, and nothing else is drawn; nor is it for a large product, but
-    where the target refuses all tiles that are known for that.
+    Programs that an extension knows come first; nothing else is drawn where one of them is to be taken alone, or as
+    long as the target refuses none of them.
     """
-    tiled = list(convolution_states(task))
-    return iter(tiled) if tiled else chain(_of_products(task), drawn_states(task, better_than=_nests(task)[0]))
-
-
-def _of_products(task: SearchTask) -> Iterator[State]:
-    """The known tiles of a large product, best first."""
-    if task.target.is_gpu and reads_again(task) and least_seconds(task) >= LARGE_PRODUCT:
-        yield from product_states(task, lambda: _sketches(task))
-
-
-def convolution_states(task: SearchTask) -> Iterator[State]:
-    """The program of a large convolution with channels first on a GPU; none for others."""
-    if not task.target.is_gpu:
-        return
-    hardware = task.hardware_params.completed(task.target)
-    for sketch in convolution_sketches(SketchContext(task.compute_dag, task.target, hardware)):
-        variant = home(space_of(sketch, task.target, hardware))
-        rows = sample_rows(variant, 1, np.random.default_rng(SEED), task.target, hardware)
-        for row in _with_unrolling(Group(variant, rows), MUCH).rows:
-            yield concrete(variant, row, task.target, hardware)
+    programs = offers(lambda extension: extension.programs).values()
+    known = [taken for taken in programs if taken.offer.on(task.compute_dag, task.target.is_gpu)]
+    found = [(taken.offer.alone, taken(task, lambda: _sketches(task))) for taken in known]
+    alone = [state for is_alone, states in found if is_alone for state in states]
+    others = [states for is_alone, states in found if not is_alone]
+    return iter(alone) if alone else chain(*others, drawn_states(task, better_than=_nests(task)[0]))
 
 
 def _nests(task: SearchTask) -> list[State]:
@@ -188,8 +161,8 @@ def _sketches(task: SearchTask) -> list[State]:
     """Those of a search with the usual parameters."""
     dag, target, hardware = task.compute_dag, task.target, task.hardware_params
     as_read = task.layout_rewrite_option == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
-    extra = () if has_own_rules(target) else tuple(EXTRA_RULES)
-    return [*generate_sketches(dag, target, hardware), *extra_sketches(dag, target, hardware, None, extra, as_read)]
+    extra = [] if has_own_rules(target) else extra_sketches(dag, target, hardware, stored_as_read=as_read)
+    return [*generate_sketches(dag, target, hardware), *extra]
 
 
 def _program(task: SearchTask, group: Group, k: int) -> State:
@@ -201,7 +174,7 @@ def _program(task: SearchTask, group: Group, k: int) -> State:
     state = concrete(group.variant, group.rows[k], task.target, task.hardware_params)
     if not (task.target.is_gpu and _has_wide_tile(state)):
         return state
-    little = _with_unrolling(Group(group.variant, group.rows[k][None]), 1)
+    little = with_unrolling(Group(group.variant, group.rows[k][None]), 1)
     return concrete(group.variant, little.rows[0], task.target, task.hardware_params)
 
 
@@ -273,10 +246,10 @@ def _looked_at(task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[D
 
 def _without_unrolling(group: Group) -> Group:
     """The same programs with the smallest unrolling: it is hard to foresee, and costs compile time."""
-    return _with_unrolling(group, 0)
+    return with_unrolling(group, 0)
 
 
-def _with_unrolling(group: Group, number: int) -> Group:
+def with_unrolling(group: Group, number: int) -> Group:
     """The same programs with an unrolling of those that they may have, the smallest one first."""
     rows = group.rows.copy()
     for choice in group.variant.space.choices:

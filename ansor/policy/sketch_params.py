@@ -9,7 +9,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..sketch.extra import EXTRA_RULES, extra_rules
+from ..sketch.extra_rules import ALL, extra_rules
 
 DEFAULT_PARAMS: Mapping[str, Any] = {
     "eps_greedy": 0.05,
@@ -27,7 +27,7 @@ DEFAULT_PARAMS: Mapping[str, Any] = {
     "max_vectorize_size": 64,
     "max_padding": 0.125,
     "disable_change_compute_location": 0,
-    "extra_sketch_rules": ",".join(EXTRA_RULES),
+    "extra_sketch_rules": ALL,
 }
 
 RANGES: Mapping[str, tuple[float, float]] = {

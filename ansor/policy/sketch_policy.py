@@ -41,7 +41,7 @@ from ..measure.measurer import ProgramMeasurer
 from ..records.lines import Record, believed_records
 from ..records.of_task import is_of
 from ..sketch import PreloadCustomSketchRule, generate_sketches
-from ..sketch.extra import extra_rules, extra_sketches
+from ..sketch.extra_rules import extra_rules, extra_sketches
 from ..sketch.generate import has_own_rules
 from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses

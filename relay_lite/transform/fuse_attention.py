@@ -22,7 +22,7 @@ PRODUCT, SOFTMAX = "nn.batch_matmul", "nn.softmax"
 DTYPES = tuple(HALVES.values())
 """What tensor cores multiply whatever the precision; of floats it must be asked for."""
 LEAST = 16
-"""Rows, columns and terms of a product on tensor cores (`ansor/sketch/extra/product_roles.py`)."""
+"""Rows, columns and terms of a product on tensor cores (`ansor_ext/analysis/product_roles.py`)."""
 Groups = Mapping[int, Sequence[int]]
 
 

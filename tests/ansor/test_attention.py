@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import FP32X3, TF32, Target
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.attention import attention_of, grains, registers, shared_bytes
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.sketch.rule import SketchContext
+from ansor_ext.attention.attention import attention_of, grains, registers, shared_bytes
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor, topi

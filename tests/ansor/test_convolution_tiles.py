@@ -10,8 +10,9 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.policy.default_schedule import convolution_states, default_states
-from ansor.sketch.extra import convolution_tiles
+from ansor.policy.default_schedule import default_states
+from ansor_ext.register_tiles import convolution_tiles
+from ansor_ext.register_tiles.convolution_tiles import convolution_states
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from tests.oracle import Oracle

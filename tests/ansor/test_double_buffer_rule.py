@@ -14,9 +14,7 @@ from ansor.features import SCHEMA, extract, state_features
 from ansor.features.merge import states_features
 from ansor.records.lines import OWN_VERSION, dump_record_to_string, load_record_from_string
 from ansor.sketch import SketchContext, generate_sketches
-from ansor.sketch.extra import EXTRA_RULES
-from ansor.sketch.extra.double_buffer import double_buffered
-from ansor.sketch.extra.padded_shared import padded
+from ansor.sketch.extra_rules import rules_in_use
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from ansor.space.decisions.splits import holes
 from ansor.space.limits import fits
@@ -26,6 +24,8 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
+from ansor_ext.pipeline.double_buffer import double_buffered
+from ansor_ext.shared_tiles.padded_shared import padded
 from codegen_cuda.emission.limits import usage
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.tensor import Tensor
@@ -40,7 +40,7 @@ from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw, depthwise, matmul, softmax
 
 GPU = HARDWARE["cuda"]
-double_buffer_sketches = EXTRA_RULES["double_buffer"]
+double_buffer_sketches = rules_in_use()["double_buffer"]
 WORKLOADS: dict[str, Callable[[], list[Tensor]]] = {
     "conv2d": lambda: conv2d_nchw(2, 14, 16, 16, 3, 2, 1),
     "matmul": lambda: matmul(36, 48, 60),

@@ -15,8 +15,7 @@ import codegen_c
 import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra import EXTRA_RULES, extra_sketches
-from ansor.sketch.extra.injective import ITEMS
+from ansor.sketch.extra_rules import OWNERS, extra_sketches
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.decisions.fetch import copies
@@ -26,6 +25,7 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
+from ansor_ext.injective.injective import ITEMS
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
@@ -46,7 +46,7 @@ from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
 from tests.oracle import Oracle
 
-AHEAD = ("double_buffer", *[name for name in EXTRA_RULES if name.endswith("_ahead")])
+AHEAD = ("double_buffer", *[name for name in OWNERS if name.endswith("_ahead")])
 TVM_TAGS = {"AN", "FU", "PR", "RE", "SP", "FSP", "FFSP", "SA", "CA", "CI", "CR", "CHR", "CHW", "RF"}
 
 
@@ -244,7 +244,7 @@ def test_panels_of_reductions_whose_length_varies_are_packed() -> None:
 
 
 def test_unknown_rules_are_refused() -> None:
-    with pytest.raises(TaskError, match=f"known are {', '.join(EXTRA_RULES)}, got 'splitk'"):
+    with pytest.raises(TaskError, match=f"known are {', '.join(OWNERS)}, got 'splitk'"):
         extra_sketches(DAGS["relu"], "c", rules=["splitk"])
 
 
@@ -254,7 +254,7 @@ CASES = [
     (name, target, rule)
     for name in SMALL
     for target in ("c", "cuda")
-    for rule in EXTRA_RULES
+    for rule in OWNERS
     if rule_sketches(DAGS[name], target, rule)
 ]
 

@@ -8,8 +8,8 @@ import pytest
 
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.joined_columns import first_column
+from ansor.sketch.extra_rules import extra_sketches
+from ansor_ext.cpu_kernels.joined_columns import first_column
 from te_lite import ComputeDAG, Tensor
 from te_lite.schedule.state import State
 from te_lite.schedule.step import JoinAxes, Split

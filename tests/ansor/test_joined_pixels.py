@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import te_lite as te
 from ansor.analytical import machine_of, seconds
 from ansor.core.target.target import TF32
-from ansor.sketch.extra.product_roles import joinable
 from ansor.space.programs import programs
 from ansor.space.spaces import space_of
 from ansor.space.variants import home
+from ansor_ext.analysis.product_roles import joinable
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.state import State

@@ -12,10 +12,10 @@ import te_lite as te
 from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import RandomModel
 from ansor.policy.sketch_policy import SketchPolicy
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.long_rows import Cut, in_parts
-from ansor.sketch.extra.row_stages import row_program
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.spaces import space_of
+from ansor_ext.rows.long_rows import Cut, in_parts
+from ansor_ext.rows.row_stages import row_program
 from codegen_cuda import emit
 from te_lite.meaning.interp import run
 from te_lite.schedule.replay import replay

@@ -9,8 +9,9 @@ import pytest
 
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra import extra_sketches, long_products
-from ansor.sketch.extra.micro_kernel import in_parts, shapes
+from ansor.sketch.extra_rules import extra_sketches
+from ansor_ext.cpu_kernels import long_products
+from ansor_ext.cpu_kernels.micro_kernel import in_parts, shapes
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.state import ATTACHED, ROOT
 from te_lite.schedule.step import Reindex

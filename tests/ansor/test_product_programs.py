@@ -12,8 +12,10 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.analytical.machine import GPUS
-from ansor.policy import product_programs
 from ansor.policy.default_schedule import default_states
+from ansor_ext.analysis import known_tiles
+from ansor_ext.register_tiles import product_programs
+from ansor_ext.tensor_core import product_programs as tensor_core_programs
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from tests.oracle import Oracle
@@ -52,9 +54,11 @@ def _run(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
     run_program(emit(func), args)
 
 
-def known_tiles(task: ansor.SearchTask) -> list[ansor.State]:
+def states_of(task: ansor.SearchTask) -> list[ansor.State]:
+    """The programs in known tiles, in float32 and in parts of it."""
     policy = ansor.SketchPolicy(task, seed=0, verbose=0)
-    return list(product_programs.product_states(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()]))
+    known = (product_programs.product_states, tensor_core_programs.product_states)
+    return [s for of in known for s in of(task, lambda: [*policy.generate_sketches(), *policy.extra_sketches()])]
 
 
 def tile_of(state: ansor.State) -> tuple[int, ...]:
@@ -91,7 +95,7 @@ def test_large_products_get_the_tile_that_leaves_fewest_multiprocessors_idle(
 )  # fmt: skip
 def test_others_do_not(tensors: list[te.Tensor], target: str) -> None:
     task = task_of(tensors, target)
-    assert not known_tiles(task)
+    assert not states_of(task)
 
 
 @needs_gxx
@@ -101,10 +105,10 @@ def test_others_do_not(tensors: list[te.Tensor], target: str) -> None:
     ids=["primes", "turned", "first turned", "batched"],
 )
 def test_programs_compute_the_product(tensors: list[te.Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_programs, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
-    monkeypatch.setattr(product_programs, "LEAST_USE", 0.0)
+    monkeypatch.setattr(known_tiles, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
+    monkeypatch.setattr(known_tiles, "LEAST_USE", 0.0)
     task = task_of(tensors)
-    states = known_tiles(task)
+    states = states_of(task)
     assert len(states) == len(product_programs.TILES)
     oracle = Oracle(task.compute_dag, np.random.default_rng(3))
     func = te.lower(states[0], task.compute_dag.tensors)
@@ -157,10 +161,10 @@ def test_products_in_parts_get_tiles_of_warps(tensors: list[te.Tensor], tile: tu
 def test_tiles_of_warps_compute_the_product(
     tensors: list[te.Tensor], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(product_programs, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
-    monkeypatch.setattr(product_programs, "LEAST_USE", 0.0)
+    monkeypatch.setattr(known_tiles, "machine_of", lambda *_: replace(GPUS["H200"], multiprocessors=1))
+    monkeypatch.setattr(known_tiles, "LEAST_USE", 0.0)
     task = task_of(tensors, "cuda -arch=sm_90 -precision=fp32x3")
-    states = known_tiles(task)
+    states = states_of(task)
     assert len(states) == count
     oracle = Oracle(task.compute_dag, np.random.default_rng(3))
     for state in states:

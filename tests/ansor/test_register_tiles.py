@@ -10,9 +10,9 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.register_tiles import FORMS, best_forms
-from ansor.sketch.extra.tile_cost import Product
+from ansor.sketch.extra_rules import extra_sketches
+from ansor_ext.register_tiles.register_tiles import FORMS, best_forms
+from ansor_ext.register_tiles.tile_cost import Product
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
 from te_lite.topi import benchmarks

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import hypothesis.strategies as st
 from hypothesis import given
 
-from ansor.sketch.extra import reuse
-from ansor.sketch.extra.joined_rows import with_axes_joined
-from ansor.sketch.extra.reuse import elements, lines
+from ansor_ext.cpu_kernels import reuse
+from ansor_ext.cpu_kernels.joined_rows import with_axes_joined
+from ansor_ext.cpu_kernels.reuse import elements, lines
 from te_lite import ComputeDAG
 from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
 from te_lite.topi import benchmarks

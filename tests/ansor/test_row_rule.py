@@ -14,10 +14,10 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import RandomModel
 from ansor.policy.sketch_policy import SketchPolicy
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.rows import thread_counts
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.limits import accumulators
 from ansor.space.spaces import space_of
+from ansor_ext.rows.rows import thread_counts
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite.bounds.bounds import infer_bounds

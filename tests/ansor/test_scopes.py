@@ -11,10 +11,10 @@ import pytest
 import te_lite as te
 from ansor.analytical import CPU, GPUS, Machine, seconds
 from ansor.features import extract, state_features, states_features
-from ansor.sketch.extra.double_buffer import can_be_fetched_ahead
 from ansor.sketch.shared_memory import fetches, shared_bytes
 from ansor.space.limits import accumulators
 from ansor.space.programs import Programs
+from ansor_ext.pipeline.double_buffer import can_be_fetched_ahead
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.derive import in_scope
 from te_lite.schedule.replay import replay

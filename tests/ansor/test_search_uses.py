@@ -11,7 +11,7 @@ import pytest
 import ansor
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
-from ansor.sketch.extra import EXTRA_RULES
+from ansor.sketch.extra_rules import OWNERS
 from examples.seams.custom_sketch_rule import rule
 
 SMALL = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 2}
@@ -49,7 +49,7 @@ def search(task: ansor.SearchTask, model: Any = None, params: Any = None, trials
 def rules_of(policy: Any) -> dict[str, int]:
     """How many sketches the extra rules have for the task, each asked by itself."""
     given = {}
-    for name in EXTRA_RULES:
+    for name in OWNERS:
         params = {"extra_sketch_rules": name}
         given[name] = len(ansor.SketchPolicy(policy.task, ansor.RandomModel(0), params, verbose=0).extra_sketches())
     return {name: count for name, count in given.items() if count}

@@ -8,9 +8,9 @@ import pytest
 
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.micro_kernel import shapes
-from ansor.sketch.extra.shared_panels import part_of_rows
+from ansor.sketch.extra_rules import extra_sketches
+from ansor_ext.cpu_kernels.micro_kernel import shapes
+from ansor_ext.cpu_kernels.shared_panels import part_of_rows
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.state import ATTACHED, ROOT, State
 from te_lite.topi import benchmarks

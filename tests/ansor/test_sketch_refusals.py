@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra.generate import extra_sketches
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.sketch.predicates import NO_SPLIT
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space

@@ -8,7 +8,7 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import CPU_RULES, GPU_RULES, RULES, generate_sketches
-from ansor.sketch.extra import EXTRA_RULES, extra_sketches
+from ansor.sketch.extra_rules import OWNERS, extra_sketches
 from ansor.sketch.rule import SketchRule
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.state import State
@@ -126,4 +126,4 @@ def test_on_a_gpu_every_tiled_stage_is_cached_or_fused() -> None:
 
 def test_all_rules_are_here() -> None:
     assert set(APPLIES) == {name_of(rule) for rules in RULES.values() for rule in rules}
-    assert {name for _, name in EXTRA} == set(EXTRA_RULES)
+    assert {name for _, name in EXTRA} == set(OWNERS)

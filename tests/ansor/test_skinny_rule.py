@@ -12,7 +12,7 @@ import te_lite as te
 from ansor.analytical.machine import machine_of
 from ansor.analytical.roofline import seconds
 from ansor.core.target.target import Target
-from ansor.sketch.extra import extra_sketches
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of

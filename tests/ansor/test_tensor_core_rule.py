@@ -20,9 +20,7 @@ from ansor.evolve.mutation import GPU_MUTATIONS, mutate
 from ansor.evolve.neighbours import neighbours
 from ansor.features import INDEX, extract, state_features
 from ansor.measure.check import accepted_values, mismatch, poison
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.product_roles import roles_of
-from ansor.sketch.extra.read_axes import extents_of
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix
@@ -35,6 +33,8 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
+from ansor_ext.analysis.product_roles import roles_of
+from ansor_ext.analysis.read_axes import extents_of
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi

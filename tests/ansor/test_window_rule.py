@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.sketch.extra.windows import tiles
 from ansor.space.decisions.splits import holes
+from ansor_ext.windows.windows import tiles
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.topi import benchmarks
 from tests.ansor.test_extra_rules import compiled, programs, rule_sketches

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.winograd import Stages, tiles_of
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.decisions.splits import holes
+from ansor_ext.winograd.winograd import Stages, tiles_of
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.meaning.reference import evaluate, random_inputs
 from te_lite.schedule.state import ROOT

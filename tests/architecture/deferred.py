@@ -36,13 +36,9 @@ DEFERRED: dict[tuple[str, str], str] = {
 
 WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "for a GPU alone": (
-        "ansor.analytical.gpu", "ansor.features.warp", "ansor.policy.product_programs",
-        "ansor.sketch.extra.attention", "ansor.sketch.extra.convolution_tiles", "ansor.sketch.extra.double_buffer",
-        "ansor.sketch.extra.long_rows", "ansor.sketch.extra.padded_shared", "ansor.sketch.extra.register_tiles",
-        "ansor.sketch.extra.rows", "ansor.sketch.extra.skinny", "ansor.sketch.extra.sliced_tiles",
-        "ansor.sketch.extra.tensor_core", "ansor.sketch.extra.transposed_shared", "ansor.sketch.streaming",
-        "ansor.space.decisions.thread_plans", "ansor.space.decisions.warp_tiles", "te_lite.lowering.lower_matrix_load",
-        "te_lite.lowering.lower_mma", "te_lite.lowering.sync", "te_lite.verify.verify_warp",
+        "ansor.analytical.gpu", "ansor.features.warp", "ansor.sketch.streaming", "ansor.space.decisions.thread_plans",
+        "ansor.space.decisions.warp_tiles", "te_lite.lowering.lower_matrix_load", "te_lite.lowering.lower_mma",
+        "te_lite.lowering.sync", "te_lite.verify.verify_warp",
     ),
     "for what is computed along a loop, as in attention": (
         "te_lite.online.carried", "te_lite.lowering.lower_along", "te_lite.online.online",

@@ -22,7 +22,7 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("mini_ansor", "te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
+PACKAGES = ("mini_ansor", "te_lite", "ansor", "ansor_ext", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
 LATER = "__getattr__, __dir__ = later(__name__)"
 REGISTRY = "ansor.core.target.registry"
 EXEMPT_CALLS = ("front_end", "Hook")

@@ -12,7 +12,7 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra.double_buffer import double_buffered
+from ansor_ext.pipeline.double_buffer import double_buffered
 from codegen_cuda import CudaProgram, compile_source, emit, usage
 from codegen_cuda.emulation.emulator import run, run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError

@@ -13,7 +13,7 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra import extra_sketches
+from ansor.sketch.extra_rules import extra_sketches
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.passes.lane_digits import with_lane_digits

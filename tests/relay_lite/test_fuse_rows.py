@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from ansor.sketch.extra.row_stages import row_program
+from ansor_ext.rows.row_stages import row_program
 from relay_lite.compiler.extract import extract_tasks, group_uses
 from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.nodes import Call, Expr, Function, Tuple

@@ -13,7 +13,7 @@ import ansor
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.records.dispatch import ApplyHistoryBest
-from ansor.sketch.extra import extra_sketches
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete

@@ -11,7 +11,7 @@ import numpy as np
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra.generate import extra_sketches
+from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.programs import Programs as Lanes
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows

@@ -1,0 +1,1 @@
+"""Attention in one kernel: scores are never written to memory."""

@@ -1,0 +1,278 @@
+"""Attention on tensor cores: softmax(Q K^T) V in one kernel, whose scores never leave the registers.
+
+    for heads, block of queries                      blockIdx.x
+      for warp of queries                            threadIdx.y
+        Q                                            fragments, once
+        for turn of keys                             and for each:
+          K.shared, V.shared                         fetched ahead
+          scores += Q[i] * K[j]                      mma.sync
+          maximum                                    along the turns, by the lanes that share a row
+          exp(scores - maximum)
+          total of these                             along the turns, too
+          for step of 16 keys
+            sums[i, d] += exp[i, j] * V[j, d]        mma.sync, carried to the maximum of the turn
+        out = sums / total                           and what follows element by element
+
+Two steps of our own make this of the definition (`te_lite/online/carried.py`): the division by the total is postponed
+until all is summed up, and maximum and total are computed along the turns of the sums, which are carried along.
+Whatever is done to the scores element by element before (a scale, a mask) is part of it.  Scores in the layout of sums
+of one product are the factor of the next one in the same lanes: `chained` instructions have it so.
+
+All numbers are those of the sketch (`Grain`): warps of a block, tiles of 16 queries of a warp, keys of a turn, tiles
+of keys that there is room for.  Those are tried that fit the registers of a thread, by an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from ansor.core.target.hardware import HardwareParams
+from ansor.sketch.predicates import elementwise_reader
+from ansor.sketch.rule import SketchContext
+from te_lite.computation.tensor import ComputeOp, Tensor
+from te_lite.expr.expr import Expr, Load
+from te_lite.expr.lanes import ceildiv
+from te_lite.expr.visit import walk
+from te_lite.online.carried import share
+from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.state import State
+from te_lite.tensor_core.mma import ROWS, Mma, chained
+
+from ..analysis.product_roles import Roles, roles_of
+from ..analysis.read_axes import extents_of
+from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
+
+WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
+LONGEST_TURN = 256
+"""Keys that are one turn where there are no more."""
+MOST_REGISTERS, OTHER_REGISTERS = 255, 40
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The stages of a computation that is one: products with their roles, and what is between them."""
+
+    scores: int
+    extreme: ComputeOp
+    term: ComputeOp
+    part: ComputeOp
+    whole: ComputeOp
+    sums: int
+    of_scores: Roles
+    of_sums: Roles
+
+    @property
+    def op(self) -> Mma:
+        return self.of_sums.op
+
+
+@dataclass(frozen=True)
+class Grain:
+    """Warps of a block, tiles of queries of a warp, keys of a turn, tiles of keys in shared memory."""
+
+    warps: int
+    queries: int
+    keys: int
+    tiles: int
+
+
+def attention_sketches(ctx: SketchContext) -> list[State]:
+    """The sketches of a computation that is attention; none for another."""
+    start = ctx.dag.init_state
+    found = attention_of(ctx, start) if ctx.target.is_gpu else None
+    if found is None:
+        return []
+    return [_scheduled(start, found, grain) for grain in grains(start, found, ctx.hardware)]
+
+
+# ------------------------------------------------------------------------------------------------ which computations
+
+
+def attention_of(ctx: SketchContext, state: State) -> Attention | None:
+    """The parts of a computation that is attention on tensor cores; None for another."""
+    reductions = [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.op.reduction is not None]
+    products = [(k, roles) for k in reductions for roles in [roles_of(ctx.target, state, k)] if roles is not None]
+    if len(reductions) != 4 or len(products) != 2 or len(state.dag.outputs) != 1:
+        return None
+    (scores, of_scores), (sums, of_sums) = products
+    part, total = state.stages[of_sums.a.stage], state.stages[sums].compute
+    if part.is_placeholder or part.op.reduction is not None or of_sums.op != of_scores.op:
+        return None
+    found, op = share(part.compute, state.ops), chained(of_sums.op)
+    if found is None or op is None or op.sum.dtype != "float32":
+        return None
+    of_sums = replace(of_sums, op=op)
+    term, whole = _read(found.undivided), found.whole.tensor.op
+    if not isinstance(term, ComputeOp) or term.reduction is not None or not isinstance(whole, ComputeOp):
+        return None
+    made = Attention(scores, found.extreme, term, part.compute, whole, sums, of_scores, of_sums)
+    keys = [op.key for op in state.ops]
+    ends = {of_sums.a.stage, keys.index(whole.key)}
+    own = set(state.access.read_by[of_sums.a.stage]) == {sums} and _leads_to(state, keys.index(term.key), ends)
+    stored = own and root_of(state, sums) in state.dag.outputs
+    return made if stored and _fits_together(state, made, total) else None
+
+
+def _leads_to(state: State, k: int, ends: set[int]) -> bool:
+    """Whether stage k is read for the stages `ends` alone, by these or by what they read element by element."""
+    readers = set(state.access.read_by[k]) - ends
+    apart = any(state.stages[r].op.reduce_axis or state.access.is_output(r) for r in readers)
+    return not apart and all(_leads_to(state, r, ends) for r in readers)
+
+
+def root_of(state: State, sums: int) -> Tensor:
+    """What is stored of the sums: themselves, or what is made of them element by element."""
+    last = sums
+    while (reader := elementwise_reader(state, last)) is not None:
+        last = reader
+    return state.stages[last].op.output()
+
+
+def _read(e: Expr) -> object:
+    """The one operation that a value reads."""
+    read = {x.tensor.op for x in walk(e) if isinstance(x, Load)}
+    return read.pop() if len(read) == 1 else None
+
+
+def _fits_together(state: State, made: Attention, total: ComputeOp) -> bool:
+    """Whether rows are queries and columns of the scores are keys, for all stages in the same order of axes."""
+    scores, roles, rank = state.stages[made.scores].op, made.of_scores, len(made.extreme.axis)
+    space = len(scores.axis)
+    one = (roles.m, roles.n) == (space - 2, space - 1) and rank == space - 1 and len(total.axis) == space
+    one = one and len(scores.reduce_axis) == len(total.reduce_axis) == 1 and made.of_sums.m == space - 2
+    shapes = [op.shape for op in (made.term, made.part)]
+    one = one and shapes == [scores.shape] * 2 and made.extreme.shape == made.whole.shape == scores.shape[:-1]
+    one = one and (made.of_sums.a.side, made.of_sums.a.terms) == (space - 2, space - 1) and made.of_sums.n == space - 1
+    return one and _reads_own(state, made.scores)
+
+
+def _reads_own(state: State, scores: int) -> bool:
+    """Whether the scores are read at the points of their readers alone."""
+    reads = [(state.ops[r], at) for r, found in state.access.read_by[scores].items() for at in found]
+    return all(tuple(at) == (*op.axis, *op.reduce_axis) for op, at in reads)
+
+
+# --------------------------------------------------------------------------------------------------------- numbers
+
+
+def grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[Grain]:
+    """What is tried: blocks without idle warps, that fit a thread and the shared memory of a block."""
+    queries, keys = state.stages[made.scores].op.shape[-2:]
+    columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
+    whole = ceildiv(keys, made.op.k) * made.op.k
+    turns = {n for n in KEYS if n < keys} | ({whole} if whole <= LONGEST_TURN else set())
+    for warps, tiles, turn in product(WARPS, TILES_OF_QUERIES, sorted(turns)):
+        rows = tiles * made.op.m
+        if (warps - 1) * rows >= queries or (tiles > 1 and rows >= 2 * queries):
+            continue
+        for ahead in sorted({min(n, ceildiv(keys, turn)) for n in TILES}):
+            grain = Grain(warps, tiles, turn, ahead)
+            fits = shared_bytes(made, grain, columns, terms) <= hardware.max_shared_memory_per_block
+            if fits and registers(made.op, grain, columns, terms) <= MOST_REGISTERS:
+                yield grain
+
+
+def registers(op: Mma, grain: Grain, columns: int, terms: int) -> int:
+    """An estimate of the registers of a thread: sums, scores, fragments of the queries, of a step of keys, others."""
+    across, along = ceildiv(columns, op.n), ceildiv(terms, op.k)
+    sums = grain.queries * (across + ceildiv(grain.keys, op.n)) * op.registers("d")
+    factors = grain.queries * (along + op.element.parts) * op.registers("a") + across * op.registers("b")
+    return int(sums + factors + OTHER_REGISTERS)
+
+
+def shared_bytes(made: Attention, grain: Grain, columns: int, terms: int) -> int:
+    """The shared memory of a block: a tile of queries, and of keys and values as many as there is room for."""
+    op = made.op
+    row = columns if by_matrices(made.of_sums.b, op) else columns + (pad_words(op) - columns) % WORDS
+    queries = grain.warps * grain.queries * op.m * terms
+    return int((queries + grain.tiles * grain.keys * (row + terms)) * op.element.nbytes)
+
+
+# -------------------------------------------------------------------------------------------------------- schedule
+
+
+def _scheduled(start: State, made: Attention, grain: Grain) -> State:
+    s, op, before = Schedule(start), made.op, made.of_scores.op
+    scores, total = [start.stages[k].op.output() for k in (made.scores, made.sums)]
+    sources = [start.stages[f.stage].op.output() for f in (made.of_scores.a, made.of_scores.b, made.of_sums.b)]
+    extreme, term, part, whole = [x.output() for x in (made.extreme, made.term, made.part, made.whole)]
+    root = root_of(start, made.sums)
+    _inlined(s, {root, term, part})
+    sums = s.postpone_division(part, total)
+    if root != total:
+        s[total].compute_inline()
+    _in_registers(s, before, {"d": (scores, term), ROWS: (extreme, whole)})
+    _in_registers(s, op, {"d": (sums,), "a": (part,)})
+    factors, ops = [made.of_scores.a, made.of_scores.b, made.of_sums.b], [before, before, op]
+    shared = [shared_copy(s, f, x, to) for f, x, to in zip(factors, sources, (scores, scores, sums), strict=True)]
+    parts = [
+        s.cache_read(x, f"fragment.{of.name}.{name}", [to])
+        for x, of, name, to in zip(shared, ops, "abb", (scores, scores, sums), strict=True)
+    ]
+    warp = _stored(s, root, made.of_sums, grain)
+    for x in (sums, shared[0], parts[0]):
+        s[x].compute_at(s[root], warp)
+    turn, step = _multiplied(s, sums, made.of_sums, grain.keys // op.k)
+    for x in (scores, term, *shared[1:]):
+        s[x].compute_at(s[sums], turn)
+    for x in (extreme, whole):
+        s[x].compute_along(s[sums], turn)
+    _, step_of_scores = _multiplied(s, scores, made.of_scores, 0)
+    s[parts[1]].compute_at(s[scores], step_of_scores)
+    for x in (parts[2], part):
+        s[x].compute_at(s[sums], step)
+    rows = [start.stages[made.scores].op.reduce_axis[0].extent] * 2 + [total.shape[-1]]
+    for k, (tile, factor, row) in enumerate(zip(shared, factors, rows, strict=True)):
+        tiles, row_bytes = grain.tiles if k else 1, ceildiv(row, op.k) * op.k * op.element.nbytes
+        fetched(s[tile], factor, ops[k], Warps(count=grain.warps), tiles, row_bytes)
+        loaded(s[parts[k]], factor, ops[k], "abb"[k])
+    s[part].split_fragment(*sides(s[part], made.of_sums.a, "a"), f"{op.name}.a")
+    for x in (term, extreme, whole):
+        *_, queries, keys = s[x].leaf_iter_vars
+        s[x].split_fragment(queries, keys, f"{before.name}.d")
+    return s.state
+
+
+def _in_registers(s: Schedule, op: Mma, kept: dict[str, Sequence[Tensor]]) -> None:
+    for operand, tensors in kept.items():
+        for x in tensors:
+            s[x].set_scope(f"fragment.{op.name}.{operand}")
+
+
+def _inlined(s: Schedule, own: set[Tensor]) -> None:
+    """All other stages that are computed element by element stand where they are read."""
+    for stage in s.state.stages:
+        if not stage.is_placeholder and stage.op.reduction is None and stage.op.output() not in own:
+            s[stage.op.output()].compute_inline()
+
+
+def _stored(s: Schedule, out: Tensor, roles: Roles, grain: Grain) -> Loop:
+    """Blocks, warps and lanes of the result; gives the loop over warps."""
+    root, op = s[out], roles.op
+    *outer, queries, columns = root.leaf_iter_vars
+    block, rows = root.split(queries, grain.warps * grain.queries * op.m)
+    warp, rows = root.split(rows, grain.queries * op.m)
+    root.reorder(*outer, block, warp, rows, columns)
+    root.bind(root.fuse(*outer, block), "blockIdx.x")
+    root.bind(warp, "threadIdx.y")
+    *_, values = root.split_fragment(rows, columns, f"{op.name}.d")
+    root.vectorize(values[-1])
+    return warp
+
+
+def _multiplied(s: Schedule, out: Tensor, roles: Roles, steps: int) -> tuple[Loop, Loop]:
+    """The loops of a product, in turns of so many steps if given; gives the loops over turns and steps."""
+    stage, op = s[out], roles.op
+    *outer, rows, columns, terms = stage.leaf_iter_vars
+    tile_i, i = stage.split(rows, op.m)
+    tile_j, j = stage.split(columns, op.n)
+    step, k = stage.split(terms, op.k)
+    turns = []
+    if steps:
+        turn, step = stage.split(step, steps)
+        turns = [turn]
+    stage.reorder(*outer, *turns, step, tile_i, tile_j, i, j, k)
+    stage.tensorize(i)
+    return (turns or [step])[0], step

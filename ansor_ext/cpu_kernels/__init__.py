@@ -1,0 +1,1 @@
+"""Kernels of products on CPUs: sums in registers, packed panels, axes joined."""

@@ -1,0 +1,1 @@
+"""Plain stages, coarsened: several elements, or whole vectors, for each thread or task."""

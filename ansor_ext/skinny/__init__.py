@@ -1,0 +1,1 @@
+"""Products of few rows on a GPU, which wait for memory alone."""

@@ -1,0 +1,1 @@
+"""Long reductions of few outputs, split over blocks or cores."""

@@ -1,0 +1,273 @@
+"""Products on tensor cores: blocks, warps, and tiles of an instruction (`te_lite/tensor_core/mma.py`), in a pipeline of
+tiles.
+
+    for block                              blockIdx.x
+      for warp                             threadIdx.y
+        for turn                           of the sum, and all its other axes
+          A.shared, B.shared               fetched ahead, 16 bytes a thread where rows begin at multiples of them
+          for step                         of the instruction
+            a, b                           fragments, by ldmatrix or value by value
+            for i, j                       instructions of a warp
+              sums[i, j] += a[i] * b[j]    mma.sync
+        C                                  of the sums, and what follows element by element
+
+Rows, columns and terms are cut into tiles whatever their extents: what is fetched from beyond the edge is zero.  How
+many warps, instructions of a warp and terms of a turn there are is one decision (`space/decisions/warp_tiles.py`); the
+number of tiles in the pipeline makes sketches of their own.  Shared tiles are swizzled where `ldmatrix` reads them;
+others, of words whose terms are not neighbours, have rows that begin 8 banks further each, so that the four terms and
+eight columns which a warp reads at a time are in 32 banks.
+
+Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
+name the tile that tensor cores read (`codegen_cuda/tensor_core/warpgroup.py`).
+
+Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
+(`split_reduction.py`).
+
+The rows of a product are one axis of the computation, such as the columns of an image, of which there may be few: 14 of
+them are one tile, whose block would read all filters for 14 points.  So there are sketches whose warps compute several
+such lines, a number of the sketch: of rows of an image, or, where these fill their tiles better, of images of a batch.
+And there are sketches in which the pixels of all images are one axis of the product (`te_lite` joins axes), so that
+every tile is full: a pixel is fetched at quotients and remainders of its number, which do not change from turn to turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ansor.sketch.predicates import elementwise_reader
+from ansor.sketch.rule import SketchContext, SketchRule
+from te_lite.computation.tensor import Tensor
+from te_lite.schedule.replay import apply
+from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.state import State
+from te_lite.schedule.step import CacheWrite, JoinAxes, RFactor
+
+from ..analysis.nominal import NOMINAL_SMS
+from ..analysis.own_stages import derive
+from ..analysis.product_roles import Factor, Roles, joinable, roles_of, terms_of_groups
+from ..analysis.read_axes import extents_of
+from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
+from ..split_reductions.split_reduction import is_part_of_split
+from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
+
+LINES, SHORT = (2, 4, 8), 64
+"""Lines of a warp, where they are no longer than `SHORT`."""
+TILES, GROUP_TILES = (2, 3, 4), (3, 4, 5)
+"""Tiles in the pipeline, of which one is in use and the others are on their way; of groups of warps, whose products
+wait for a tile that is the next one, and go on over turns with four and more."""
+
+BLOCK = 64
+"""Rows and columns of a block that is worth having, of which split sums make more."""
+PART_FACTORS, SHORTEST_PART, MOST_BLOCKS = (2, 4, 8), 128, 4 * NOMINAL_SMS
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a sketch does beside others: multiply in `groups` of warps, compute several `lines` a warp, or take the
+    pixels of all images as one axis (`joined`)."""
+
+    groups: bool = False
+    lines: int = 1
+    joined: bool = False
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """How many tiles its pipelines have: a number for each sketch."""
+        return GROUP_TILES if self.groups else TILES
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The stages of a product: `root` stores what `sums` adds up of `parts`, which come from the tiles `shared`.
+
+    `joined` are the loops of `root`, first and count, that are one axis of `sums`.
+    """
+
+    roles: Roles
+    root: Tensor
+    sums: Tensor
+    shared: tuple[Tensor, Tensor]
+    parts: tuple[Tensor, Tensor]
+    joined: tuple[int, int] | None
+
+    @property
+    def factors(self) -> tuple[Factor, Factor]:
+        return self.roles.a, self.roles.b
+
+
+def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
+    """The numbers of parts worth trying for stage `k`: of whole instructions, `SHORTEST_PART` terms or more each."""
+    roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
+    if roles is None:
+        return ()
+    op, extents = roles.op, [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
+    space, summed = extents[: len(state.stages[k].op.axis)], extents[len(state.stages[k].op.axis) :]
+    blocks = prod([-(-e // BLOCK) if axis in (roles.m, roles.n) else e for axis, e in enumerate(space)])
+    terms = extents[roles.k]
+    if blocks >= NOMINAL_SMS or terms < max(summed):
+        return ()
+    long, few = prod(summed) // SHORTEST_PART, MOST_BLOCKS // blocks
+    return tuple([f for f in PART_FACTORS if terms % (f * op.k) == 0 and f <= min(long, few)])
+
+
+def tensor_core_sketches(ctx: SketchContext) -> list[State]:
+    """The sketches with all products that tensor cores can compute on them, whole and split; none without one."""
+    start = ctx.dag.init_state
+    if not ctx.target.is_gpu or not any(_is_product(ctx, start, k) for k in range(len(start.stages))):
+        return []
+    rules = rules_around(ctx, _is_product)
+    out = _derived(ctx, rules)
+    factors = {f for k in range(len(start.stages)) for f in part_factors(ctx, start, k)}
+    for factor in sorted(factors):
+        found = _derived(ctx, (PartsOverBlocks(factor, part_factors), *rules))
+        out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
+    return out
+
+
+def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
+    return _kind_of(ctx, state, k, Kind()) is not None
+
+
+def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
+    found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
+    kinds = [Kind(groups, joined=joined) for joined in (False, True) for groups in (False, True)]
+    whole = [(state, kind) for kind in kinds for state in found if _products(ctx, state, kind)]
+    short = [(state, Kind(lines=lines)) for state in found for lines in _lines(ctx, state)]
+    return [_on_tensor_cores(ctx, state, tiles, kind) for state, kind in whole + short for tiles in kind.tiles]
+
+
+def _lines(ctx: SketchContext, state: State) -> tuple[int, ...]:
+    """How many lines at a time are worth trying for the products of a state: none where none has short ones."""
+    whole, kind = _products(ctx, state, Kind()), Kind(lines=2)
+    longest = max([_beside(_roles(ctx, state, k, kind), state, k) for k in whole], default=0)
+    return tuple([n for n in LINES if n < 2 * longest])
+
+
+def _beside(roles: Roles | None, state: State, k: int) -> int:
+    """The lines of a product that lie beside each other, if they are short; 0 where there are none."""
+    extents = extents_of(state.stages[k].op)
+    if roles is None or roles.beside is None or extents[roles.line] > SHORT:
+        return 0
+    return extents[roles.beside]
+
+
+def _products(ctx: SketchContext, state: State, kind: Kind) -> list[int]:
+    """The stages that tensor cores can compute in sketches of a kind."""
+    return [k for k in range(len(state.stages)) if _roles(ctx, state, k, kind) is not None]
+
+
+def _roles(ctx: SketchContext, state: State, k: int, kind: Kind) -> Roles | None:
+    """The roles in sketches of a kind; None where there are none.
+
+    Of several lines at a time each fills its tiles.  The turns of groups of warps are of one length: parts of split
+    sums must be whole turns.
+    """
+    run = joinable(state, k) if kind.joined else None
+    if kind.joined and run is None:
+        return None
+    if run is not None:
+        state = state if elementwise_reader(state, k) is not None else apply(state, CacheWrite(k, "local"))
+        state = apply(state, JoinAxes(k, *run))
+    roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1)
+    if roles is None or not kind.groups or not is_part_of_split(state, k):
+        return roles
+    extent = [it.extent for it in state.stages[k].iters][roles.k]
+    return roles if isinstance(extent, int) and extent % terms_of_groups(roles.op) == 0 else None
+
+
+def _kind_of(ctx: SketchContext, state: State, k: int, wanted: Kind) -> Kind | None:
+    """The wanted kind if stage `k` has roles in it, else another one; None where tensor cores cannot compute it."""
+    kinds = (wanted, Kind(), Kind(joined=True))
+    return next((kind for kind in kinds if _roles(ctx, state, k, kind) is not None), None)
+
+
+def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -> State:
+    """All products of a state on tensor cores: first all stages, then their loops, which name stages by number."""
+    s = Schedule(state)
+    keys = [stage.op.key for k, stage in enumerate(state.stages) if _is_product(ctx, state, k)]
+    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), kind) for key in keys]
+    for product in made:
+        warp, sources = _stored(s, product, kind.lines)
+        turn, step = _multiplied(s, product)
+        s[product.sums].compute_at(s[product.root], warp)
+        for k, tile in enumerate(product.shared):
+            s[tile].compute_at(s[product.sums], turn)
+            fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
+        for k, part in enumerate(product.parts):
+            s[part].compute_at(s[product.sums], step)
+            loaded(s[part], product.factors[k], product.roles.op, "ab"[k])
+    return s.state
+
+
+# -------------------------------------------------------------------------------------------------------- stages
+
+
+def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: Kind) -> Parts:
+    """Stage `k` with its sums, fragments and shared tiles as stages of their own, as in sketches of the wanted kind."""
+    kind, reader = _kind_of(ctx, s.state, k, wanted), elementwise_reader(s.state, k)
+    assert kind is not None
+    roles, joined = _roles(ctx, s.state, k, kind), joinable(s.state, k) if kind.joined else None
+    assert roles is not None
+    result = s.state.stages[k].op.output()
+    sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]
+    scope = f"fragment.{roles.op.name}."
+    if reader is None:
+        root, sums = result, s.cache_write(result, f"{scope}d")
+    else:
+        root, sums = s.state.stages[reader].op.output(), result
+        s[sums].set_scope(f"{scope}d")
+    if joined is not None:
+        sums = s.join_axes(sums, *joined)
+    a, b = [shared_copy(s, factor, x, sums) for factor, x in zip((roles.a, roles.b), sources, strict=True)]
+    parts = [s.cache_read(x, f"{scope}{name}", [sums]) for x, name in ((a, "a"), (b, "b"))]
+    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]), joined)
+
+
+# --------------------------------------------------------------------------------------------------------- loops
+
+
+def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]]:
+    """Blocks, warps and lanes of the result; gives the loop over warps and the positions of the splits into them."""
+    root, roles = s[made.root], made.roles
+    loops = list(root.leaf_iter_vars)
+    if made.joined is not None:
+        first, count = made.joined
+        loops[first : first + count] = [root.fuse(*loops[first : first + count])]
+    (rows, i), (columns, j) = (
+        split_loop(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
+    )
+    beside: list[Loop] = []
+    if lines > 1 and roles.beside is not None:
+        loops[roles.beside], *beside = root.split(loops[roles.beside], lines)
+    outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n)]
+    sources, parts = [], []
+    for loop in (rows, columns):
+        parts.append(split_loop(s, root, loop, (None, None)))
+        sources.append(len(s.state.steps) - 1)
+    (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
+    root.reorder(*outer, block_i, block_j, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
+    root.bind(root.fuse(*outer, block_i, block_j), "blockIdx.x")
+    warp = root.fuse(warp_i, warp_j)
+    root.bind(warp, "threadIdx.y")
+    *_, values = root.split_fragment(i, j, f"{roles.op.name}.d")
+    if roles.n == len(loops) - 1:
+        root.vectorize(values[-1])
+    return warp, (sources[0], sources[1])
+
+
+def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:
+    """The loops of the sums; gives those at which tiles and fragments are fetched."""
+    sums, roles, op = s[made.sums], made.roles, made.roles.op
+    loops, space = list(sums.leaf_iter_vars), len(sums.op.axis)
+    outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n, roles.k)]
+    tile_i, i = split_loop(s, sums, loops[roles.m], (op.m,))
+    tile_j, j = split_loop(s, sums, loops[roles.n], (op.n,))
+    steps, k = split_loop(s, sums, loops[roles.k], (op.k,))
+    turn, step = split_loop(s, sums, steps, (None,))
+    kept, summed = [x for x in outer if x in loops[:space]], [x for x in outer if x in loops[space:]]
+    sums.reorder(*summed, turn, step, *kept, tile_i, tile_j, i, j, k)
+    sums.tensorize(i)
+    if (roles.m, roles.n) != (space - 2, space - 1):
+        sums.storage_order(*[d for d in range(space) if d not in (roles.m, roles.n)], roles.m, roles.n)
+    return turn, step

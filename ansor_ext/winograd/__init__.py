@@ -1,0 +1,1 @@
+"""Convolutions by Winograd's algorithm, their transforms and products in tiles of one program."""

@@ -1,0 +1,230 @@
+"""Extensions: the table of what Ansor's paper does not have, and how each of them is found.
+
+An extension is a folder of `ansor_ext`, which stands above all that it extends and which nobody imports: this table
+names what each folder offers, the core asks the table, and the folder is imported when an offer is taken.  What is
+installed is used, unless `ANSOR_EXTENSIONS` or `using` choose; whoever chooses one gets those that it needs, too.
+A folder that was deleted offers nothing, and neither does one that needs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from .environment import ANSOR_EXTENSIONS
+from .errors import TeError, require
+from .later import loaded
+
+ALL, NONE = "all", "none"
+SPLIT, SHARED = "split_reductions", "shared_tiles"
+
+
+class HasOperations(Protocol):
+    """A computation, of which this module knows no more: all of `te_lite` is above it."""
+
+    @property
+    def ops(self) -> Sequence[Any]:
+        """Its operations."""
+
+
+Predicate = Callable[[HasOperations, bool], bool]
+"""Of a computation, and whether it is for a GPU: False where an offer has nothing for it.  It costs no import."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A function of an extension.
+
+    `name`: what users call it; `where`: its module in the folder, and the function; `priority`: offers are taken in
+    this order, on which the draws of a search depend; `also`: extensions that it needs beside those of its folder;
+    `alone`: of default programs, where there are some, no others are tried.
+    """
+
+    name: str
+    where: str
+    priority: int
+    on: Predicate
+    also: tuple[str, ...] = ()
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """`sketches` are sketch rules: functions from a `SketchContext` to states.
+
+    `programs` make default programs: functions from a task, and a function that makes its sketches, to states.
+    """
+
+    name: str
+    needs: tuple[str, ...] = ()
+    sketches: tuple[Offer, ...] = ()
+    programs: tuple[Offer, ...] = ()
+
+
+def everywhere(computation: HasOperations, gpu: bool) -> bool:
+    """For every computation and target."""
+    return True
+
+
+def on_gpus(computation: HasOperations, gpu: bool) -> bool:
+    """For GPUs alone."""
+    return gpu
+
+
+def with_sums(computation: HasOperations, gpu: bool) -> bool:
+    """For computations with reductions."""
+    return any(op.reduce_axis for op in computation.ops)
+
+
+def sums_on_gpus(computation: HasOperations, gpu: bool) -> bool:
+    """For computations with reductions on a GPU."""
+    return gpu and with_sums(computation, gpu)
+
+
+def sums_on_cpus(computation: HasOperations, gpu: bool) -> bool:
+    """For computations with reductions on a CPU."""
+    return not gpu and with_sums(computation, gpu)
+
+
+EXTENSIONS: tuple[Extension, ...] = (
+    Extension("analysis"),
+    Extension(
+        "split_reductions", ("analysis",),
+        (Offer("split_reduction", "split_reduction:split_reduction_sketches", 10, with_sums),),
+    ),
+    Extension("injective", ("analysis",), (Offer("injective", "injective:injective_sketches", 20, everywhere),)),
+    Extension(
+        "rows", ("analysis",),
+        (
+            Offer("rows", "rules:row_program_sketches", 30, with_sums),
+            Offer("long_rows", "long_rows:long_row_sketches", 40, sums_on_gpus),
+        ),
+    ),
+    Extension(
+        "cpu_kernels", ("analysis",),
+        (
+            Offer("packed_read", "packed_read:packed_read_sketches", 50, sums_on_cpus),
+            Offer("micro_kernel", "rules:product_sketches", 60, sums_on_cpus),
+            Offer("joined_rows", "joined_rows:joined_row_sketches", 70, sums_on_cpus),
+            Offer("joined_columns", "joined_columns:joined_column_sketches", 80, sums_on_cpus),
+            Offer("shared_panels", "shared_panels:shared_panel_sketches", 90, sums_on_cpus),
+        ),
+    ),
+    Extension("winograd", ("cpu_kernels",), (Offer("winograd", "winograd:winograd_sketches", 100, with_sums),)),
+    Extension("windows", ("cpu_kernels",), (Offer("windows", "windows:window_sketches", 110, sums_on_cpus),)),
+    Extension(
+        "shared_tiles", ("analysis",),
+        (
+            Offer("padded_shared", "rules:padded_sketches", 120, on_gpus),
+            Offer("transposed_shared", "rules:transposed_sketches", 150, on_gpus),
+        ),
+    ),
+    Extension(
+        "pipeline", ("analysis",),
+        (
+            Offer("double_buffer", "ahead:double_buffer_sketches", 130, on_gpus),
+            Offer("split_reduction_ahead", "split_ahead:split_sketches", 160, sums_on_gpus, (SPLIT,)),
+            Offer("padded_shared_ahead", "shared_ahead:padded_sketches", 170, on_gpus, (SHARED,)),
+            Offer("transposed_shared_ahead", "shared_ahead:transposed_sketches", 180, on_gpus, (SHARED,)),
+            Offer(
+                "split_reduction_transposed_ahead", "split_transposed_ahead:split_transposed_sketches", 230,
+                sums_on_gpus, (SPLIT, SHARED),
+            ),
+        ),
+    ),
+    Extension("skinny", (SPLIT,), (Offer("skinny", "skinny:skinny_sketches", 140, sums_on_gpus),)),
+    Extension(
+        "register_tiles", (SPLIT, SHARED, "pipeline"),
+        (
+            Offer("register_tiles", "register_tiles:register_tile_sketches", 190, sums_on_gpus),
+            Offer("sliced_tiles", "sliced_tiles:sliced_sketches", 200, sums_on_gpus),
+        ),
+        (
+            Offer("convolution_tiles", "convolution_tiles:convolution_states", 10, sums_on_gpus, alone=True),
+            Offer("product_tiles", "product_programs:large_product_states", 20, sums_on_gpus),
+        ),
+    ),
+    Extension(
+        "tensor_core", (SPLIT,),
+        (Offer("tensor_core", "tensor_core:tensor_core_sketches", 210, sums_on_gpus),),
+        (Offer("tensor_core_tiles", "product_programs:large_product_states", 30, sums_on_gpus),),
+    ),
+    Extension("attention", ("tensor_core",), (Offer("attention", "attention:attention_sketches", 220, sums_on_gpus),)),
+)  # fmt: skip
+"""All extensions, each after those that it needs."""
+
+BY_NAME = {extension.name: extension for extension in EXTENSIONS}
+
+
+def with_needs(name: str) -> frozenset[str]:
+    """An extension, and all that it needs."""
+    return frozenset({name}).union(*map(with_needs, BY_NAME[name].needs))
+
+
+@lru_cache(maxsize=64)
+def is_installed(name: str) -> bool:
+    """Whether the folder of an extension is there, and those that it needs."""
+    specs = [find_spec(f"ansor_ext.{each}") if find_spec("ansor_ext") else None for each in with_needs(name)]
+    return all(spec is not None and spec.origin is not None for spec in specs)
+
+
+def chosen() -> frozenset[str]:
+    """The names of the extensions that are used.  Raises TeError where `ANSOR_EXTENSIONS` names an unknown one."""
+    return _chosen(ANSOR_EXTENSIONS.text)
+
+
+@lru_cache(maxsize=64)
+def _chosen(text: str) -> frozenset[str]:
+    names = [] if text == NONE else list(BY_NAME) if text == ALL else [name.strip() for name in text.split(",")]
+    for name in names:
+        law = f"extensions are {', '.join(BY_NAME)}, or {ALL}, or {NONE}"
+        require(name in BY_NAME, TeError, ANSOR_EXTENSIONS.name, law, got=name)
+    return frozenset(used for name in names for used in with_needs(name) if is_installed(used))
+
+
+@contextmanager
+def using(names: str) -> Iterator[None]:
+    """Within, these extensions are used, and those that they need: names with commas, `all` or `none`.
+
+    Processes that are started within use the same.  Raises TeError for a name that is unknown.
+    """
+    _chosen(names)
+    before = os.environ.get(ANSOR_EXTENSIONS.name)
+    os.environ[ANSOR_EXTENSIONS.name] = names
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ANSOR_EXTENSIONS.name]
+        else:
+            os.environ[ANSOR_EXTENSIONS.name] = before
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An offer of an extension that is used: called, it imports the folder."""
+
+    extension: str
+    offer: Offer
+
+    def __call__(self, *args: Any) -> Any:
+        module, _, function = self.offer.where.partition(":")
+        return getattr(loaded(f"ansor_ext.{self.extension}.{module}"), function)(*args)
+
+
+def offers(kind: Callable[[Extension], tuple[Offer, ...]]) -> dict[str, Taken]:
+    """The offers of a kind by the extensions that are used, by name, in the order of their priorities."""
+    used = chosen()
+    found = [
+        Taken(extension.name, offer)
+        for extension in EXTENSIONS
+        if extension.name in used
+        for offer in kind(extension)
+        if used.issuperset(offer.also)
+    ]
+    return {taken.offer.name: taken for taken in sorted(found, key=lambda taken: taken.offer.priority)}
