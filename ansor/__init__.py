@@ -11,6 +11,7 @@ from .core.host import start_up as start_up  # isort: split
 from typing import TYPE_CHECKING
 
 from te_lite import ComputeDAG
+from te_lite.extensions import using as extensions
 from te_lite.later import later
 
 from .core.errors import (
@@ -86,12 +87,12 @@ __version__ = version_of("ansor")
 __all__ = [
     "AnsorError", "ApplyHistoryBest", "BackendError", "BudgetError", "BuildResult", "ComputeDAG", "DispatchContext",
     "EmptyPolicy", "ExportError", "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder",
-    "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureCallback", "MeasureError",
-    "MeasureErrorNo", "MeasureInput", "MeasureResult", "NoRecordError", "PreloadCustomSketchRule",
-    "PreloadMeasuredStates", "PrintTableInfo", "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel",
-    "RPCRunner", "RandomModel", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError",
-    "TaskScheduler", "TaskSchedulerCallback", "TuningOptions", "XGBModel", "autotvm", "build", "cpu", "device",
-    "distill_record_file", "dump_record_to_string", "extract_tasks", "gpu", "load_best_record", "load_history_best",
+    "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureCallback", "MeasureError", "MeasureErrorNo",
+    "MeasureInput", "MeasureResult", "NoRecordError", "PreloadCustomSketchRule", "PreloadMeasuredStates",
+    "PrintTableInfo", "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel",
+    "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler",
+    "TaskSchedulerCallback", "TuningOptions", "XGBModel", "autotvm", "build", "cpu", "device", "distill_record_file",
+    "dump_record_to_string", "extensions", "extract_tasks", "gpu", "load_best_record", "load_history_best",
     "load_module", "load_record_from_string", "load_records", "lower", "make_workload_key", "nd", "register_backend",
     "register_target", "register_workload", "register_workload_tensors", "request_remote", "rewrite_layout_from_state",
     "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",

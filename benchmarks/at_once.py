@@ -44,11 +44,11 @@ import numpy as np
 
 import ansor
 from ansor.core.errors import TaskError
-from ansor.cost_model import shipped
 from ansor.policy.default_schedule import default_states
 from ansor.records.lines import believed_records
 from ansor.records.store import OFF, place_of
 from ansor.records.store_files import take_in
+from ansor_ext.shipped_model import trees as shipped_trees
 from benchmarks import operator_rows, report
 from benchmarks.search_turns import RACE, in_turns
 from relay_lite.tuning.network import load_network
@@ -149,7 +149,7 @@ class Bench:
                 shutil.rmtree(store / own, ignore_errors=True)
             cache = {"ANSOR_CACHE": str(store) if knows.similar else OFF, "XDG_DATA_DIRS": os.fspath(nothing)}
             trees = self.models if knows.shipped else nothing
-            with mock.patch.dict(os.environ, cache), mock.patch.object(shipped, "FOLDER", trees):
+            with mock.patch.dict(os.environ, cache), mock.patch.object(shipped_trees, "FOLDER", trees):
                 yield
 
     def policy(self, task: ansor.SearchTask, knows: Knows, seed: int) -> ansor.SketchPolicy:
@@ -238,7 +238,9 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--seeds", type=int, default=2)
     p.add_argument("--knows", nargs="+", choices=list(KNOWS), default=list(KNOWS))
     p.add_argument("--store", nargs="*", default=[], type=report.path_to_read, metavar="LOG")
-    p.add_argument("--models", type=Path, default=shipped.FOLDER, help="a folder of trees (default: the package's)")
+    p.add_argument(
+        "--models", type=Path, default=shipped_trees.FOLDER, help="a folder of trees (default: the package's)"
+    )
     p.add_argument("--learnt", type=Path, help="the JSON file of the training (default: that of the package's trees)")
     p.add_argument("--time-limit", type=float, metavar="S", default=float("inf"), help="begin no task after so long")
     return p.parse_args()

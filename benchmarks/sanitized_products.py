@@ -32,8 +32,8 @@ from codegen_cuda.driver.toolkit import sanitizer_path
 from te_lite.errors import require
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.state import State
-from tests.ansor.test_attention import EVERY as ATTENTION
-from tests.ansor.test_tensor_core_rule import (
+from tests.ansor_ext.attention.test_attention import EVERY as ATTENTION
+from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     EVERY,
     HARDWARE,
     IN_GROUPS,

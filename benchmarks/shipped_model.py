@@ -1,6 +1,6 @@
 """The model that comes with the package: trees trained on logs of many tasks, judged on tasks that they never saw.
 
-    python -m benchmarks.shipped_model LOG ... --output ansor/cost_model/shipped/cuda.ubj [--json FILE]
+    python -m benchmarks.shipped_model LOG ... --output ansor_ext/shipped_model/cuda.ubj [--json FILE]
 
 All tasks of the logs with programs enough are learnt together.  First, in turns, the trees learn four fifths of the
 computations and are judged on the rest: whole computations are held out, at all their extents and precisions.  Figures

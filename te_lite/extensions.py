@@ -9,12 +9,12 @@ A folder that was deleted offers nothing, and neither does one that needs it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from .environment import ANSOR_EXTENSIONS
 from .errors import TeError, require
@@ -58,12 +58,14 @@ class Extension:
     """`sketches` are sketch rules: functions from a `SketchContext` to states.
 
     `programs` make default programs: functions from a task, and a function that makes its sketches, to states.
+    `parts` stand in for what the core does in a simpler way; each is asked by its name (`part`).
     """
 
     name: str
     needs: tuple[str, ...] = ()
     sketches: tuple[Offer, ...] = ()
     programs: tuple[Offer, ...] = ()
+    parts: tuple[Offer, ...] = ()
 
 
 def everywhere(computation: HasOperations, gpu: bool) -> bool:
@@ -153,8 +155,14 @@ EXTENSIONS: tuple[Extension, ...] = (
         "tensor_core", (SPLIT,),
         (Offer("tensor_core", "tensor_core:tensor_core_sketches", 210, sums_on_gpus),),
         (Offer("tensor_core_tiles", "product_programs:large_product_states", 30, sums_on_gpus),),
+        (
+            Offer("grids", "warp_tiles:grids", 10, sums_on_gpus),
+            Offer("fragment_costs", "estimate:fragment_costs", 20, sums_on_gpus),
+        ),
     ),
     Extension("attention", ("tensor_core",), (Offer("attention", "attention:attention_sketches", 220, sums_on_gpus),)),
+    Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10, everywhere),)),
+    Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20, everywhere),)),
 )  # fmt: skip
 """All extensions, each after those that it needs."""
 
@@ -217,14 +225,23 @@ class Taken:
         return getattr(loaded(f"ansor_ext.{self.extension}.{module}"), function)(*args)
 
 
-def offers(kind: Callable[[Extension], tuple[Offer, ...]]) -> dict[str, Taken]:
+def offers(kind: Literal["sketches", "programs", "parts"]) -> Mapping[str, Taken]:
     """The offers of a kind by the extensions that are used, by name, in the order of their priorities."""
-    used = chosen()
+    return _offers(kind, chosen())
+
+
+@lru_cache(maxsize=64)
+def _offers(kind: str, used: frozenset[str]) -> Mapping[str, Taken]:
     found = [
         Taken(extension.name, offer)
         for extension in EXTENSIONS
         if extension.name in used
-        for offer in kind(extension)
+        for offer in getattr(extension, kind)
         if used.issuperset(offer.also)
     ]
     return {taken.offer.name: taken for taken in sorted(found, key=lambda taken: taken.offer.priority)}
+
+
+def part(name: str) -> Taken | None:
+    """A part of the core's that an extension has; None where none is used."""
+    return offers("parts").get(name)

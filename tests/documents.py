@@ -17,7 +17,8 @@ from pathlib import Path
 from tests import small_searches
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("mini_ansor/*.md")])
+BESIDE_CODE = ("docs", "ansor_ext", "mini_ansor")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *[page for folder in BESIDE_CODE for page in (ROOT / folder).rglob("*.md")]])
 PICTURES = ROOT / "docs" / "pictures"
 MARK = "\x1e"
 PYTHON = re.compile(

@@ -22,6 +22,7 @@ from te_lite.bounds.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.expr.lanes import ceildiv, larger, product, smaller
 from te_lite.schedule.state import FuseRel, SplitRel
 
+from .fragment_costs import fragment_costs
 from .loop_nests import (
     Loop,
     Nest,
@@ -35,7 +36,6 @@ from .loop_nests import (
     running,
 )
 from .machine import GPU
-from .tensor_core import fragments_of, product_cycles
 
 LAUNCH = 1.35e-6
 """Seconds of an empty kernel that is queued behind another one (measured on an H200, see benchmarks)."""
@@ -118,8 +118,9 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     blocks = largest([extent_of_tags(nest.loops, BLOCKS) for nest in nests])
     threads = largest([extent_of_tags(nest.loops, THREADS) for nest in nests])
     shared = sum([product(n.write.shape) * n.write.element * _tiles(n) for n in nests if n.scope == "shared"])
-    shared = shared + sum([part.beside for part in fragments_of(nests)])
-    registers = _registers(nests)
+    fragments = fragment_costs(nests, machine)
+    shared = shared + fragments.shared
+    registers = _registers(nests) + fragments.registers
     here = ceildiv(blocks, machine.multiprocessors)
     resident = smaller(_resident(threads, shared, registers, machine), here)
     room = larger(machine.l1 - shared * resident, 0)
@@ -130,13 +131,12 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     most = smaller(MAX_REGISTERS, machine.registers // larger(threads, 1))
     spilled = np.where(np.greater(registers, most), 1, 0)
     busy, alone, wait = _cycles([nest for nest, _ in found], bodies, spilled, machine)
-    if not fragments_of(nests):  # one warp of a scheduler keeps its tensor core busy
+    if not fragments.there:  # one warp of a scheduler keeps its tensor core busy
         warps = resident * ceildiv(threads, machine.warp) / machine.schedulers
         busy = busy * (1 + UNFILLED / np.maximum(warps, 1 / machine.schedulers))
         turns = sum([body.times for body, (nest, _) in zip(bodies, found, strict=True) if nest.scope == "shared"])
         busy = busy + (SETTLE * turns + wait) / resident
-    tensor, waiting = product_cycles(fragments_of(nests), machine)
-    busy, alone = np.maximum(busy, tensor), alone + waiting
+    busy, alone = np.maximum(busy, fragments.busy), alone + fragments.alone
     busy = np.maximum(busy, fetched / L2_PORT)
     alone = np.maximum(busy, alone)
     rounds, rest = here // resident, here % resident
@@ -165,7 +165,7 @@ def _registers(nests: Sequence[Nest]) -> Any:
         if nest.scope == "local":
             copies = extent_of_tags(nest.loops, ("vthread",))
             words = words + nest.bounds.kept_points(nest.k) * copies * nest.write.element // 4 + _operands(nest, nests)
-    return words + sum([part.registers for part in fragments_of(nests)])
+    return words
 
 
 def _operands(nest: Nest, nests: Sequence[Nest]) -> Any:

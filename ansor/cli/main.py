@@ -59,6 +59,7 @@ from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
+from .extensions import add_extensions, chosen_by
 from .said_once import said_once
 from .torch_side import check_torch
 from .workload import CATALOGUE, add_workload, workload_key
@@ -75,7 +76,7 @@ PRECISION = (
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ansor", description="Write fast programs by searching for them.")
-    parser.set_defaults(modules=[])
+    parser.set_defaults(modules=[], extensions=None)
     parser.add_argument("--version", action="version", version=f"ansor {version_of('ansor')}")
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--precision", choices=PRECISIONS, help=PRECISION)
     cli_budget.add_budget(tune, 64, "programs")
     cli_budget.add_effort(tune)
+    add_extensions(tune)
     tune.add_argument("--devices", help=cli_devices.OPTION)
     tune.add_argument(
         "--log", help="where records go (default: WORKLOAD.json or FUNCTION.json); a log that exists is continued"
@@ -233,7 +235,8 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
 def _command(args: argparse.Namespace) -> int:
     for module in args.modules:
         user_code.run_module(module)
-    return COMMANDS[args.command](args)
+    with chosen_by(args):
+        return COMMANDS[args.command](args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

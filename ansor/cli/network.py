@@ -13,6 +13,7 @@ from ..core.target.target import HALVES, PRECISIONS
 from ..core.values.seeds import checked_seed
 from . import budget, user_code
 from . import devices as cli_devices
+from .extensions import add_extensions
 from .written import checked_log
 
 NAME = "tune-network"
@@ -34,6 +35,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--target", default="c", help="what to compile for (default: c)")
     budget.add_budget(parser, 200, "programs")
     budget.add_effort(parser)
+    add_extensions(parser)
     parser.add_argument("--devices", help=cli_devices.OPTION)
     parser.add_argument("--log", help="where records go (default: by network and target); one that exists is continued")
     parser.add_argument("--layout", default="NHWC", help="NHWC (default) or NCHW")

@@ -1,7 +1,7 @@
 """Trees that come with the package, trained on logs of many tasks: an opinion of programs before any was measured.
 
-`shipped/FAMILY.ubj` has those of a family of targets (`benchmarks.shipped_model` makes it).  Where nothing of a task is
-known, their throughput and the one that the analytical model expects are multiplied (`ansor/policy/scoring.py`).
+The extension `shipped_model` has a file of them for each family of targets.  Where nothing of a task is known, their
+throughput and the one that the analytical model expects are multiplied (`ansor/policy/scoring.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from te_lite.extensions import part
 from te_lite.schedule.state import State
 
 from ..analytical.machine import machine_of
@@ -24,9 +25,6 @@ from .api import Array, PythonBasedModel
 from .features import FEATURES, source_of
 from .trees import Trees, load_trees
 
-FOLDER = Path(__file__).parent / "shipped"
-MOST_SECONDS = 2e-4
-"""What operations or bytes take at best, in the largest tasks that the trees were trained on."""
 logger = logging.getLogger("ansor")
 
 
@@ -56,26 +54,23 @@ def shipped_model(target: Target) -> ShippedModel | None:
 
     Its trees count no programs, since no log of the user's has them.
     """
-    return _read(_place(target)) if source_of(target) is FEATURES else None
+    place = _place(target)
+    return _read(place) if place is not None and source_of(target) is FEATURES else None
 
 
-def _place(target: Target) -> Path:
-    return FOLDER / f"{target.family}.ubj"
+def _place(target: Target, task: SearchTask | None = None) -> Path | None:
+    trees = part("shipped_trees")
+    return None if trees is None else trees(target, task)
 
 
 def shipped_model_of(task: SearchTask) -> ShippedModel | None:
-    """The model that comes with the package, for a task like those that it has seen; None for a much larger one.
-
-    Trees know no larger values than those they were trained with.  On an H200, of 15 products and convolutions
-    of KernelBench that take 0.5 to 19 ms, the first choice among the programs of a log took 1.23 times as long as the
-    best one by the analytical model alone, 1.46 times by both together and 2.07 times by the trees.
-    """
+    """The model that comes with the package, for a task like those that it has seen; None for a much larger one."""
     return shipped_model(task.target) if has_shipped_model(task) else None
 
 
 def has_shipped_model(task: SearchTask) -> bool:
     """Whether the package has a model for a task; reads none."""
-    return _place(task.target).is_file() and least_seconds(task) <= MOST_SECONDS
+    return _place(task.target, task) is not None
 
 
 def least_seconds(task: SearchTask) -> float:
@@ -87,8 +82,6 @@ def least_seconds(task: SearchTask) -> float:
 
 @lru_cache(maxsize=8)
 def _read(path: Path) -> ShippedModel | None:
-    if not path.is_file():
-        return None
     try:
         return ShippedModel(replace(load_trees(path, FEATURES.schema), trained_on=0))
     except TaskError as error:

@@ -97,7 +97,7 @@ def drawn_of(task: SearchTask) -> Iterator[State]:
     Programs that an extension knows come first; nothing else is drawn where one of them is to be taken alone, or as
     long as the target refuses none of them.
     """
-    programs = offers(lambda extension: extension.programs).values()
+    programs = offers("programs").values()
     known = [taken for taken in programs if taken.offer.on(task.compute_dag, task.target.is_gpu)]
     found = [(taken.offer.alone, taken(task, lambda: _sketches(task))) for taken in known]
     alone = [state for is_alone, states in found if is_alone for state in states]

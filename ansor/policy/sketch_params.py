@@ -57,5 +57,5 @@ def checked_params(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dic
         least, most = RANGES.get(name, (-math.inf, math.inf))
         law = f"parameter {name!r} must be at least {least}" + (f" and at most {most}" if most < math.inf else "")
         require(name not in RANGES or least <= value <= most, TaskError, "SketchPolicy", law, value=value)
-    extra_rules(given.get("extra_sketch_rules", ""))
-    return {**defaults, **given}
+    params = {**defaults, **given}
+    return {**params, "extra_sketch_rules": ",".join(extra_rules(params["extra_sketch_rules"]))}

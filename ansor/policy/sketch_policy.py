@@ -50,8 +50,8 @@ from .promise import Promise
 from .proposals import Measured, Proposals
 from .scoring import Scorer, beside, hand_features, scores_of, unmeasured
 from .search_loop import one_round, search_loop
-from .similar import Similar, Start
 from .sketch_params import DEFAULT_PARAMS, checked_params
+from .transfer import Start, Transfer, transfer
 from .trust import Chosen, Origin, Trust, taken_in_turns, with_scores
 
 checked: Callable[[Sequence[Mutation]], tuple[Mutation, ...]] = when_called("ansor.evolve.checked", "checked")
@@ -67,10 +67,10 @@ class SketchPolicy:
     A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
     proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
     is stood in for by those that need none (`scoring.py`), and half of the round is random then; where programs of
-    similar tasks are known, a quarter of it are theirs, later up to an eighth those of twins (`similar.py`).  A program
-    of each sketch whose lengths are all decided comes first, whatever the model.  A `RandomModel` makes it all random.
+    similar tasks are known, a quarter of it are theirs, later up to an eighth those of twins.  A program of each sketch
+    whose lengths are all decided comes first, whatever the model.  A `RandomModel` makes it all random.
     After a round that brought nothing better come neighbours of the best program.  `extra_sketch_rules` names, with
-    commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them (docs/extensions/README.md).
+    commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them (ansor_ext/README.md).
     They are all, but beside custom rules, which are searched alone unless one asks for others.  It prints first which
     it uses.  The parameters carry TVM's names, where TVM has them.  `seed` decides the whole sequence of candidates;
     without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
@@ -118,7 +118,7 @@ class SketchPolicy:
         self.trust = Trust()
         self._asked: dict[tuple[Step, ...], tuple[Row, Prediction | None, Origin]] = {}
         self._rounds = 0
-        self._similar = Similar()
+        self._similar = transfer()
         self._start: Start | None = None
         given = init_callbacks(init_search_callbacks)
         self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
@@ -288,7 +288,7 @@ class SketchPolicy:
         best = sorted([m for m in self.measured if m.row is not None], key=lambda m: m.cost)[:most]
         return [m.row for m in best if m.row is not None]
 
-    def begin_with(self, similar: Similar) -> None:
+    def begin_with(self, similar: Transfer) -> None:
         """Begin with programs of similar tasks, and take over those of twins, unless the search is random."""
         if not self._learns_nothing:
             self._similar, self._start = similar, None

@@ -42,8 +42,8 @@ from .exchange import searching
 from .promise import require_judge
 from .protocols import SearchPolicy, require_own_task
 from .resume import check_logs, continue_log, log_to_continue
-from .similar import offer_similar
 from .sketch_policy import SketchPolicy
+from .transfer import offer_similar
 from .tuning_options import TuningOptions
 
 PathLike = str | os.PathLike[str]

@@ -37,8 +37,8 @@ from ..measure.workers import Child
 from ..policy.default_schedule import default_state
 from ..policy.description import Uses
 from ..policy.search_loop import one_round
-from ..policy.similar import Similar
 from ..policy.sketch_policy import SketchPolicy
+from ..policy.transfer import transfer
 
 LEAST_CORES = 3
 """Of a machine on which policies get processes of their own unless one says how many."""
@@ -81,9 +81,10 @@ def in_processes(policies: Sequence[Any], count: int) -> Iterator[list[Any]]:
         for _ in range(count):
             processes.append(_Process(start()))
         apart = [PolicyApart(k, policy, processes[k % count]) for k, policy in enumerate(policies)]
+        between = transfer()
         for one in apart:
-            one.alike = [other for other in apart if other is not one and Similar.alike(one.task, other.task)]
-            one.twins = [other for other in apart if other is not one and Similar.twins(one.task, other.task)]
+            one.alike = [other for other in apart if other is not one and between.alike(one.task, other.task)]
+            one.twins = [other for other in apart if other is not one and between.twins(one.task, other.task)]
         yield apart
     finally:
         for process in processes:
@@ -307,7 +308,7 @@ class PolicyApart:
         self._learns = True
         self._told.append(self._say({"tell": told}))
         others = dict.fromkeys([*self.twins, *[one for one in self.alike if not one.begun]])
-        best = Similar.worth_telling(inputs, results) if others else []
+        best = transfer().worth_telling(inputs, results) if others else []
         news = [[self.number, [to_json(s) for s in inp.steps], result_to_json(res)] for inp, res in best]
         for one in others:
             one._told.append(one._say({"similar": news}))

@@ -27,7 +27,7 @@ from ..policy.promise import stopped
 from ..policy.protocols import AsksAhead, Foresees, RoundPolicy
 from ..policy.search_failure import SearchFailed, reporting
 from ..policy.search_loop import begin_round, end_round
-from ..policy.similar import Similar
+from ..policy.transfer import transfer
 from .task_progress import LEAST_COST, cost_of
 
 CONFIRMED = Field(3, 8)
@@ -133,8 +133,8 @@ class Rounds:
         """
         if not self.apart:
             return list(fresh)
-        tasks = self.tasks
-        before = [sum(Similar.alike(tasks[j], task) for j in range(k)) for k, task in enumerate(tasks)]
+        tasks, between = self.tasks, transfer()
+        before = [sum(between.alike(tasks[j], task) for j in range(k)) for k, task in enumerate(tasks)]
         return sorted(fresh, key=lambda k: (before[k], k))
 
     def foresee(self, task_ids: Sequence[int], trials: int) -> None:
@@ -143,12 +143,13 @@ class Rounds:
         One waits until it knows the best programs of all tasks like its own that come before it.
         """
         self._awaited, self._first_trials, self._first_tasks = {}, trials, len(task_ids)
+        between = transfer()
         for place, k in enumerate(task_ids):
             policy = self.policies[k]
             if isinstance(policy, Foresees):
                 if Baseline.DEFAULT in self.measurer.missing_baselines(self.tasks[k]):
                     policy.foresee_default()
-                self._awaited[k] = {j for j in task_ids[:place] if Similar.alike(self.tasks[j], self.tasks[k])}
+                self._awaited[k] = {j for j in task_ids[:place] if between.alike(self.tasks[j], self.tasks[k])}
                 self._foresee_free()
 
     def _foresee_free(self, known: int | None = None) -> None:

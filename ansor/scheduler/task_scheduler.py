@@ -29,8 +29,8 @@ from ..policy.promise import AUTO, require_judge
 from ..policy.protocols import RoundPolicy
 from ..policy.resume import check_logs, continue_log, log_to_continue, say_other_targets
 from ..policy.search_failure import SearchFailed
-from ..policy.similar import offer_similar
 from ..policy.task_actions import require_measurable, say_if_noisy
+from ..policy.transfer import offer_similar
 from ..policy.tuning_options import TuningOptions, callbacks_with
 from ..records.best import history
 from ..records.lines import Record

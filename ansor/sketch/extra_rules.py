@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from te_lite.errors import require
 from te_lite.expr.spelling import did_you_mean
@@ -21,9 +21,9 @@ OWNERS = {rule.name: extension.name for extension in EXTENSIONS for rule in exte
 """The extension of each rule."""
 
 
-def rules_in_use() -> dict[str, Taken]:
+def rules_in_use() -> Mapping[str, Taken]:
     """The rules of the extensions that are used, in order."""
-    return offers(lambda extension: extension.sketches)
+    return offers("sketches")
 
 
 def extra_rules(asked: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def extra_rules(asked: str) -> tuple[str, ...]:
     return names
 
 
-def _rule(name: str, used: dict[str, Taken]) -> Taken:
+def _rule(name: str, used: Mapping[str, Taken]) -> Taken:
     if name not in OWNERS:
         law = f"the rule is unknown, {did_you_mean(name, OWNERS)}known are {', '.join(OWNERS)}"
         raise TaskError(f"extra_sketch_rules: {law}, got {name!r}")

@@ -17,7 +17,6 @@ from ansor.core.target.target import FP32X3, Target
 from ansor.core.tasks.task import SearchTask
 from ansor.space.choices import Space
 from ansor.space.decisions.parts import Choice, Grid
-from ansor.space.decisions.warp_tiles import products
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
@@ -25,6 +24,7 @@ from te_lite.schedule.state import State
 from te_lite.schedule.step import RFactor
 
 from ..analysis.known_tiles import best_tiles, is_large
+from .warp_tiles import products
 
 ROWS, COLUMNS = 16, 8
 """Of an instruction, in the lengths of a tile (`space/decisions/warp_tiles.py`)."""

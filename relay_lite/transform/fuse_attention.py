@@ -2,7 +2,7 @@
 
     batch_matmul, multiply     softmax, cast     batch_matmul, cast          three groups, which become one
 
-On a GPU the scores then never leave the registers (docs/extensions/README.md, rule `attention`).  The first product
+On a GPU the scores then never leave the registers (ansor_ext/README.md, rule `attention`).  The first product
 must be read by the softmax alone, and this, along its last axis, by the second product alone, as its first operand.
 """
 

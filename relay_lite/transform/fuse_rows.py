@@ -4,7 +4,7 @@
 
 Fusion (`fuse_ops.py`) ends a group at a reduction.  Where a reduction folds the last dimensions and keeps them as ones,
 what it gives is a number of each row; a group in which everything is a whole row, or a number of one, is a row program
-(docs/extensions/README.md, rule `rows`).  So a node joins its post-dominator with all that lies between, if that makes
+(ansor_ext/README.md, rule `rows`).  So a node joins its post-dominator with all that lies between, if that makes
 such a group: every operator is elementwise, a broadcast, or one of these reductions, of one and the same shape of rows.
 A reshape at the end of it, as after a group norm, stands alone again: it moves no data.
 

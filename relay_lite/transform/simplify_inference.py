@@ -6,7 +6,7 @@
 The vectors are computed first and expanded last, so that constant folding leaves one constant each.  The other
 normalisations become their definition, and dropout its input.
 
-A target that computes whole rows in one kernel (docs/extensions/README.md, rule `rows`) keeps those that normalise over
+A target that computes whole rows in one kernel (ansor_ext/README.md, rule `rows`) keeps those that normalise over
 the last dimensions: spelled out, a layer norm is six kernels.
 """
 

@@ -13,10 +13,10 @@ import te_lite as te
 from ansor.analytical import machine_of, seconds
 from ansor.core.target.target import FP32X3, Target
 from ansor.measure.check import accepted_values, mismatch
-from ansor.space.decisions.warp_tiles import products
 from ansor.space.programs import programs
 from ansor.space.states import concrete
 from ansor.space.variants import home
+from ansor_ext.tensor_core.warp_tiles import products
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run as run_source
 from te_lite import ComputeDAG
@@ -24,7 +24,7 @@ from te_lite.loops.mma_meaning import operands, pairs
 from te_lite.meaning.interp import run
 from te_lite.schedule.step import SetScope
 from te_lite.tensor_core.mma import mma
-from tests.ansor.test_tensor_core_rule import (
+from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     HARDWARE,
     after_relu,
     agrees,

@@ -14,7 +14,7 @@ from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.state import State
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
-from tests.ansor.test_attention import Case
+from tests.ansor_ext.attention.test_attention import Case
 from tests.conformance.sketch_rule import SketchesSuite, SketchRuleSuite, Watched
 from tests.conv_layer import conv2d_layer
 

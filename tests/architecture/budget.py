@@ -31,8 +31,9 @@ ROOT = Path(__file__).parent.parent.parent
 TABLE = Path(__file__).with_name("budget.json")
 CORE = ("te_lite", "ansor", "codegen_c", "codegen_cuda", "mini_ansor")
 """What one has to read.  These only shrink."""
-OTHERS = ("ansor_ext", "relay_lite", "vta_sim")
-"""What stands beside it and may grow to its ceiling."""
+EXTENSIONS = "ansor_ext"
+OTHERS = (EXTENSIONS, "relay_lite", "vta_sim")
+"""What stands beside it and may grow to its ceiling; each extension has one of its own."""
 BESIDE = (".c", ".cpp", ".h", ".html")
 
 _NO_CODE = {
@@ -153,6 +154,7 @@ def measured() -> dict[str, int]:
     """All numbers that are held to the table, by name."""
     entered = entered_files()
     numbers = {f"code lines of {package}": sum(folders(package).values()) for package in packages()}
+    numbers |= {f"code lines of {folder}": count for folder, count in folders(EXTENSIONS).items() if "/" in folder}
     numbers["files that a program enters"] = len(entered)
     numbers["code lines of these files"] = sum(code_lines((ROOT / name).read_text()) for name in entered)
     numbers["modules that `import ansor` loads"] = len(loaded_modules())
@@ -161,7 +163,7 @@ def measured() -> dict[str, int]:
 
 def is_core(name: str) -> bool:
     """Whether a number may only be lowered; the others have ceilings."""
-    return name not in {f"code lines of {package}" for package in OTHERS}
+    return not name.startswith(tuple([f"code lines of {package}" for package in OTHERS]))
 
 
 def table() -> dict[str, int]:

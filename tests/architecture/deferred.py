@@ -37,7 +37,7 @@ DEFERRED: dict[tuple[str, str], str] = {
 WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "for a GPU alone": (
         "ansor.analytical.gpu", "ansor.features.warp", "ansor.sketch.streaming", "ansor.space.decisions.thread_plans",
-        "ansor.space.decisions.warp_tiles", "te_lite.lowering.lower_matrix_load", "te_lite.lowering.lower_mma",
+        "te_lite.lowering.lower_matrix_load", "te_lite.lowering.lower_mma",
         "te_lite.lowering.sync", "te_lite.verify.verify_warp",
     ),
     "for what is computed along a loop, as in attention": (

@@ -19,7 +19,7 @@ from te_lite.expr.expr import BufferLoad, as_expr, binary, compare, const
 from te_lite.loops.stmt import If, QuadStore, Stmt, Store, bodies, with_bodies
 from te_lite.meaning.interp import run
 from tests.amount import some
-from tests.ansor.test_tensor_core_rule import Checker, drawn
+from tests.ansor_ext.tensor_core.test_tensor_core_rule import Checker, drawn
 from tests.mma_schedules import Tiled
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from tests.ansor.test_attention import EVERY, check, sketches
+from tests.ansor_ext.attention.test_attention import EVERY, check, sketches
 from tests.oracle import poisoned
 
 pytestmark = pytest.mark.gpu

@@ -16,7 +16,7 @@ from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.step import ComputeAlong, PostponeDivision
 from te_lite.schedule.step_json import from_json, to_json
 from te_lite.tensor_core.mma import ROWS, mma
-from tests.ansor.test_attention import CASES, sketches
+from tests.ansor_ext.attention.test_attention import CASES, sketches
 from tests.oracle import poisoned
 from tests.te_lite.test_online import value
 

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.expr.storage import storage_class
+from te_lite.extensions import part
 from te_lite.later import when_called
 from te_lite.schedule.state import REDUCE, SplitRel, State
 
@@ -33,7 +35,13 @@ thread_splits: Callable[[State], dict[int, tuple[int, ...]]] = when_called(
 kernels: Callable[[State, tuple[Tile, ...], HardwareParams], tuple[Any, ...]] = when_called(
     "ansor.space.decisions.thread_plans", "kernels"
 )
-grids: Callable[[State, HardwareParams], list[Grid]] = when_called("ansor.space.decisions.warp_tiles", "grids")
+
+
+def grids_of(sketch: State, hardware: HardwareParams) -> list[Grid]:
+    """Lengths of a sketch that are decided together: those of products in the fragments of tensor cores."""
+    scopes = [stage.op.scope for stage in sketch.stages]
+    grids = part("grids") if any(storage_class(scope) == "fragment" for scope in scopes) else None
+    return [] if grids is None else list(grids(sketch, hardware))
 
 
 class Lengths(Decision[Tile | Grid]):
@@ -49,7 +57,7 @@ class Lengths(Decision[Tile | Grid]):
         gpu, options = setting.target.is_gpu, setting.options
         threaded = {p for positions in thread_splits(sketch).values() for p in positions} if gpu else set()
         owner = {p: (k, n) for k in range(len(sketch.stages)) for n, p in enumerate(split_positions(sketch, k))}
-        products = grids(sketch, setting.hardware) if gpu else []
+        products = grids_of(sketch, setting.hardware) if gpu else []
         together = {position for grid in products for position in grid.splits}
         out: list[Tile | Grid] = []
         for position, step in holes(sketch).items():

@@ -13,13 +13,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from te_lite.expr.storage import storage_class
 from te_lite.schedule.state import ATTACHED, State
 
 from ...core.target.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
 from .factor_tables import tile_table, tile_weights
 from .parts import Tile
-from .warp_tiles import in_fragments
 
 Pair = tuple[int, int]
 
@@ -39,7 +39,7 @@ def thread_splits(sketch: State) -> dict[int, tuple[int, ...]]:
     return {
         k: tuple(spatial_split_steps(sketch, k))
         for k, stage in enumerate(sketch.stages)
-        if stage.where == ATTACHED and needs_tiling(sketch, k) and not in_fragments(sketch, k)
+        if stage.where == ATTACHED and needs_tiling(sketch, k) and storage_class(stage.op.scope) != "fragment"
     }
 
 

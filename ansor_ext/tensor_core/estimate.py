@@ -1,0 +1,173 @@
+"""What products on tensor cores cost a block: instructions of a warp, and what brings their fragments.
+
+    busy    of a block, as a part of what the multiprocessor can do: the largest of
+            instructions / rate of its tensor cores, fragments / bandwidth of shared memory, instructions to issue
+    alone   what the block takes by itself: instructions of the fullest scheduler, and of each step and turn the
+            latencies that no other warp hides
+
+A warp executes `mma.sync` at a rate of its own (`GPU.tensor`), which on Hopper is less than that of the chip.
+
+Groups of warps read B from shared memory once for four of them, at the chip's own rate (`GPU.groups`), and wait for
+their products once a turn.
+
+Floats in parts (`Element.parts`) are cut once a step, multiplied by three instructions in a row, whose sum is added.
+Groups of warps cut B together, in shared memory, and A before their products begin; sums are added once a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ansor.analytical.fragment_costs import FragmentCosts
+from ansor.analytical.loop_nests import Loop, Nest, extent_of_tags, is_serial, iterations
+from ansor.analytical.machine import GPU
+from te_lite.expr.lanes import ceildiv, product
+from te_lite.schedule.state import Stage
+from te_lite.tensor_core.fragment import LANES
+from te_lite.tensor_core.fragment_storage import FragmentStorage, fragment_storage
+from te_lite.tensor_core.mma import GROUP_ROW_BYTES, Mma
+
+MMA_LATENCY = 33
+"""Cycles of `mma.sync` m16n8k16 (Luo et al., Benchmarking and dissecting the Hopper architecture, 2024)."""
+LOAD_LATENCY = 29
+"""Cycles of a load from shared memory (same source)."""
+MEMORY_LATENCY = 600
+"""Cycles until a tile from memory, or L2 under load, is there (same source)."""
+TURN = 60
+"""Cycles of a turn that nothing of the block fills: waiting for its copies, a barrier, the first fragments."""
+CUT_INSTRUCTIONS, CUT_CYCLES = 4, 6
+"""That put a float of each lane into two parts, and of the unit of 16 lanes that does three of them."""
+SHARED_BYTES = 128
+"""That a multiprocessor reads from shared memory in one cycle."""
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """The fragments that one warp holds of a stage: registers of a thread, and bytes of all its lanes."""
+
+    nest: Nest
+    storage: FragmentStorage
+
+    @property
+    def elements(self) -> Any:
+        regions = self.nest.bounds.regions[self.nest.k][: len(self.nest.stage.op.axis)]
+        return product([r.extent for r in regions])
+
+    @property
+    def nbytes(self) -> Any:
+        return self.elements * self.storage.op.held(self.storage.operand).nbytes
+
+    @property
+    def registers(self) -> Any:
+        """Sums of groups of warps of floats in parts are kept twice: all, and those of a turn."""
+        op, operand = self.storage.op, self.storage.operand
+        return self.nbytes // (LANES * 4) * (op.element.parts if op.warps > 1 and operand == "d" else 1)
+
+    @property
+    def beside(self) -> Any:
+        """Bytes of shared memory for small parts beside the tile of floats that a group of warps reads."""
+        op, operand = self.storage.op, self.storage.operand
+        steps = GROUP_ROW_BYTES // (op.k * op.element.nbytes)
+        return self.nbytes * steps * (op.element.parts - 1) if op.warps > 1 and operand == "b" else 0
+
+
+def fragment_costs(nests: Sequence[Nest], machine: GPU) -> FragmentCosts:
+    """What the products in the fragments of a kernel cost a block, for the model of GPUs."""
+    found = fragments_of(nests)
+    busy, alone = product_cycles(found, machine)
+    return FragmentCosts(sum([x.beside for x in found]), sum([x.registers for x in found]), busy, alone, bool(found))
+
+
+def fragments_of(nests: Sequence[Nest]) -> list[Fragments]:
+    """The stages in fragments among the nests of a kernel."""
+    found = [(nest, fragment_storage(nest.stage.op.scope)) for nest in nests if nest.scope == "fragment"]
+    return [Fragments(nest, storage) for nest, storage in found if storage is not None]
+
+
+def product_cycles(held: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
+    """Busy and alone cycles of one block of the sums among the fragments of a kernel; 0 for none."""
+    busy: Any = 0.0
+    alone: Any = 0.0
+    for sums in [x for x in held if x.storage.operand == "d" and x.nest.stage.op.reduce_axis]:
+        attach = [x for x in held if x.nest.stage.attach is not None and x.nest.stage.attach.stage == sums.nest.k]
+        attach = [x for x in attach if x.storage.operand in ("a", "b")]
+        more, longer = _of_sums(sums, attach, machine)
+        busy, alone = busy + more, alone + longer
+    return busy, alone
+
+
+def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
+    op, loops = sums.storage.op, sums.nest.loops
+    warps = extent_of_tags(loops, ("threadIdx.y",))
+    instructions = iterations([x for x in _around_instruction(sums.nest) if is_serial(x)])
+    steps = instructions / (sums.elements / (op.m * op.n))
+    turns = steps / _inner_steps(sums.nest)
+    rate = (machine.tensor if op.warps == 1 else machine.groups) * 2 / op.element.nbytes / machine.schedulers
+    cost = 2 * op.m * op.n * op.k * op.element.products / rate
+    brought = sum([_brought(part, warps) for part in parts])
+    loaded = [part for part in parts if op.warps == 1 or part.storage.operand == "a"]
+    loads = sum([part.nbytes / (LANES * _load_bytes(part)) for part in loaded])
+    together = warps if op.warps > 1 else 1
+    cut = sum([part.elements / (together if part.storage.operand == "b" else 1) for part in parts]) / LANES
+    cut = cut if op.element.parts > 1 else 0.0
+    share = warps / machine.schedulers
+    tensor = share * np.maximum(instructions * cost, steps * cut * CUT_CYCLES)
+    added = instructions / (1 if op.warps == 1 else steps / turns) * _added(op)
+    issue = share * (instructions * op.element.products + added + steps * (2 * loads + cut * CUT_INSTRUCTIONS))
+    shared = warps * steps * brought / SHARED_BYTES
+    busy = np.maximum(np.maximum(tensor, shared), issue)
+    tiles = max([n.tiles for n in _shared(sums.nest)], default=0)
+    first = steps * cut * CUT_CYCLES if op.warps > 1 else 0.0
+    working = np.maximum(ceildiv(warps, machine.schedulers) * (instructions * cost + first), busy)
+    waits = steps if op.warps == 1 else turns
+    working = working + waits * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
+    late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0) if tiles else 0.0
+    return busy, working + turns * (TURN + late)
+
+
+def _brought(part: Fragments, warps: Any) -> Any:
+    """Bytes of a factor that shared memory moves for a warp in a step.
+
+    Groups read B once for four warps and each product of parts, and before that all warps of a block cut it together:
+    it is read once and written as many times as it has parts.
+    """
+    op = part.storage.op
+    if op.warps == 1 or part.storage.operand == "a":
+        return part.nbytes
+    cut = 1 + op.element.parts if op.element.parts > 1 else 0
+    return part.nbytes * (op.element.products / op.warps + cut / warps)
+
+
+def _added(op: Mma) -> int:
+    """The additions of the sums of parts of a tile."""
+    return op.registers("d") if op.element.parts > 1 else 0
+
+
+def _load_bytes(part: Fragments) -> int:
+    """Bytes of a lane in one load: `ldmatrix` brings 16, others a register."""
+    return 16 if any(it.annotation == "tensorize" for it in part.nest.stage.iters) else 4
+
+
+def _around_instruction(nest: Nest) -> list[Loop]:
+    """The loops of a nest outside of its instruction."""
+    first = next((k for k, loop in enumerate(nest.loops) if loop.tag == "tensorize"), len(nest.loops))
+    return list(nest.loops[:first])
+
+
+def _inner_steps(nest: Nest) -> Any:
+    """Steps in a turn: the reduction loops inside those at which shared tiles are fetched."""
+    attached = {s.attach.iter for s in _shared(nest) if s.attach is not None}
+    inside = [x for x in _around_instruction(nest) if x.stage == nest.k and x.reduce]
+    last = max([k for k, x in enumerate(inside) if x.uid in attached], default=-1)
+    return iterations(inside[last + 1 :])
+
+
+def _shared(nest: Nest) -> list[Stage]:
+    """The shared tiles that are fetched in the loops of a nest."""
+    stages = nest.bounds.state.stages
+    found = [s for s in stages if s.attach is not None and s.attach.stage == nest.k]
+    return [s for s in found if s.op.scope == "shared"]

@@ -1,0 +1,89 @@
+"""Extensions can be deleted: all of them, and each folder alone with those that need it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from te_lite.extensions import BY_NAME, EXTENSIONS, with_needs
+from tests.architecture.imports import PACKAGES, ROOT, Tree
+
+CORE_TESTS = (
+    "tests/ansor/test_sketch_golden.py", "tests/ansor/test_sketch_structure.py", "tests/ansor/test_policy.py",
+    "tests/ansor/test_records.py", "tests/ansor/test_end_to_end.py",
+)  # fmt: skip
+MARKS = "not slow and not long and not gpu and not torch"
+
+
+def test_nobody_imports_extensions() -> None:
+    found = [i for i in Tree.of(ROOT).imports() if i.target.startswith("ansor_ext")]
+    others = {i.source for i in found if not i.source.startswith("ansor_ext")}
+    assert found and others == set()
+
+
+def test_the_table_has_every_folder_and_every_offer_is_a_function() -> None:
+    folders = {path.parent.name for path in (ROOT / "ansor_ext").glob("*/__init__.py")}
+    assert folders == set(BY_NAME)
+    for extension in EXTENSIONS:
+        assert (ROOT / "ansor_ext" / extension.name / "README.md").is_file()
+        for offer in (*extension.sketches, *extension.programs, *extension.parts):
+            module, _, function = offer.where.partition(":")
+            text = (ROOT / "ansor_ext" / extension.name / f"{module}.py").read_text()
+            assert f"def {function}(" in text or f"class {function}(" in text
+
+
+def test_a_folder_imports_only_those_that_it_needs() -> None:
+    """Beyond these, an offer imports what it says it needs `also`."""
+    found = [i for i in Tree.of(ROOT).imports() if i.source.count(".") == 2 and i.source.startswith("ansor_ext")]
+    assert len(found) > 100
+    for i in found:
+        here, module = i.source.split(".")[1:]
+        extension = BY_NAME[here]
+        offers = (*extension.sketches, *extension.programs, *extension.parts)
+        also = {name for offer in offers if offer.where.startswith(f"{module}:") for name in offer.also}
+        needed = with_needs(here).union(*map(with_needs, also))
+        assert not i.target.startswith("ansor_ext.") or i.target.split(".")[1] in needed, i
+
+
+def without(folder: Path, gone: set[str]) -> Path:
+    """A copy of the packages and tests, without some extensions and their tests."""
+    dropped = {ROOT / at / name for at in ("ansor_ext", "tests/ansor_ext") for name in gone}
+    if gone == set(BY_NAME):
+        dropped = {ROOT / "ansor_ext", ROOT / "tests" / "ansor_ext"}
+
+    def ignored(at: str, names: list[str]) -> set[str]:
+        return {name for name in names if name == "__pycache__" or Path(at, name) in dropped}
+
+    for name in (*PACKAGES, "tests", "benchmarks"):
+        if ROOT / name not in dropped:
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def runs(folder: Path, *command: str) -> None:
+    """Raise AssertionError, with what it printed, where a Python command fails in a folder."""
+    env = {**os.environ, "PYTHONPATH": str(folder), "ANSOR_CACHE": "off"}
+    done = subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_each_can_be_deleted(name: str, tmp_path: Path) -> None:
+    gone = {other for other in BY_NAME if name in with_needs(other)}
+    folder = without(tmp_path / "copy", {name})
+    runs(folder, "tests/architecture/without_extensions.py", *sorted(gone))
+
+
+@pytest.mark.long
+def test_all_can_be_deleted(tmp_path: Path) -> None:
+    folder = without(tmp_path / "copy", set(BY_NAME))
+    assert not (folder / "ansor_ext").exists()
+    runs(folder, "tests/architecture/without_extensions.py", *sorted(BY_NAME))
+    runs(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, *CORE_TESTS)
