@@ -16,7 +16,6 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import MeasureError
-from .enrolment import Enrolment
 
 NAME = "tracker"
 """What the register is called in the cluster."""
@@ -76,27 +75,28 @@ class Register:
 
     # --------------------------------------------------------------------------------------------------- servers
 
-    def enroll(self, said: Enrolment, now: float) -> None:
-        """Take a server's devices in.
+    def enroll(self, said: dict[str, Any], now: float) -> None:
+        """Take in a server and its devices: `{"server", "key", "address", "devices": [{"name", "label", "kind",
+        "model"}]}`.
 
         Raises MeasureError for a device of another model than those that the key has, or of a name that another server
         has.
         """
-        key, name = said.key, said.server
+        key, name, devices = said["key"], said["server"], said["devices"]
         models = [(d.kind, d.model) for d in self._devices.values() if d.key == key and d.server != name]
-        models += [(d.kind, d.model) for d in said.devices]
+        models += [(d["kind"], d["model"]) for d in devices]
         law = "all devices under one key must be of one model, or their costs do not compare"
         for other in models:
             require(other == models[0], MeasureError, f"key {key!r}", law, there=models[0][1], new=other[1])
-        taken = [d.name for d in said.devices if d.name in self._devices and self._devices[d.name].server != name]
+        taken = [d["name"] for d in devices if self._server_of(d["name"]) not in ("", name)]
         require(not taken, MeasureError, f"server {name}", "its devices belong to another server", devices=taken)
         self.leave(name)
-        server = Server(name, key, said.address, now)
-        self._servers[server.name] = server
-        for d in said.devices:
-            self._devices[d.name] = Device(d.name, d.label, d.kind, d.model, key, name)
-            server.devices.append(d.name)
+        self._servers[name] = Server(name, key, said["address"], now, [d["name"] for d in devices])
+        self._devices |= {d["name"]: Device(**d, key=key, server=name) for d in devices}
         self._serve(key)
+
+    def _server_of(self, device: str) -> str:
+        return self._devices[device].server if device in self._devices else ""
 
     def server_beat(self, server: str, awake: list[str], now: float) -> bool:
         """A server lives, and so do the hosts of the devices `awake`; False when it has to enroll anew."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import signal
 import socket
 import threading
@@ -16,7 +15,6 @@ from te_lite.errors import require
 
 from ..core.errors import BackendError, MeasureError
 from .engine import Connection, load, require_exposed, split_address
-from .enrolment import enrolment_from_text, name_of
 from .member import Member
 from .register import NAME, PROTOCOL, Register
 from .token import ensure_token, token_place
@@ -47,7 +45,7 @@ class TrackerActor:
     async def enroll(self, facts: str) -> str:
         """`Register.enroll`; gives `{}`, or `{"refusal": sentence}`."""
         try:
-            self._register.enroll(enrolment_from_text(facts), time.monotonic())
+            self._register.enroll(json.loads(facts), time.monotonic())
         except MeasureError as error:
             return json.dumps({"refusal": str(error)})
         return json.dumps({})
@@ -61,13 +59,7 @@ class TrackerActor:
         self._register.leave(server)
 
     async def ask(self, key: str, client: str, priority: int, patience: float) -> str:
-        """Wait for a device; the answer is that of `Register.ask`, or `{"none": reason}` for what is no question."""
-        try:
-            name_of(key, "key"), name_of(client, "client")
-            fits = type(priority) is int and isinstance(patience, int | float) and math.isfinite(patience)
-            require(fits, MeasureError, "tracker", "priority and patience must be numbers", got=(priority, patience))
-        except MeasureError as error:
-            return json.dumps({"none": str(error)})
+        """Wait for a device; the answer is that of `Register.ask`."""
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._register.ask(key, client, priority, patience, answer.set_result, time.monotonic())
         return json.dumps(await answer)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansor.cluster.enrolment import enrolment_from_json
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.register import Register
 from ansor.cluster.table import queue_status, report
@@ -28,7 +28,7 @@ rpi3b        11     11    0
 def enroll(book: Register, server: str, key: str = "k", count: int = 1, model: str = "m", now: float = 0.0) -> None:
     devices = [{"name": f"{server}/{k}", "label": f"{server} {k}", "kind": "c", "model": model} for k in range(count)]
     facts = {"server": server, "key": key, "address": f"10.0.0.1:{server}", "devices": devices}
-    book.enroll(enrolment_from_json(facts), now)
+    book.enroll(facts, now)
 
 
 class Waiting:
@@ -42,6 +42,16 @@ class Waiting:
 def queue(book: Register, key: str = "k") -> tuple[int, int, int]:
     facts = book.summary()["queue"].get(key, {"total": 0, "free": 0, "pending": 0})
     return facts["total"], facts["free"], facts["pending"]
+
+
+def test_a_device_of_another_server_is_not_taken_over() -> None:
+    book = Register()
+    enroll(book, "1")
+    book._devices["2/0"] = replace(book._devices["1/0"], name="2/0")
+    with pytest.raises(MeasureError, match="its devices belong to another server"):
+        enroll(book, "2")
+    enroll(book, "1", now=1.0)
+    assert report("x", book.summary()).count("10.0.0.1:1") == 1
 
 
 def test_priorities_first_then_the_order_of_arrival() -> None:
