@@ -2,7 +2,7 @@
 
     python -m benchmarks.extra_rules [--target cuda|c] [--operators C2D GMM.1 relu ...] [--trials 64] [--json FILE]
 
-An operator is a name of `OPERATORS` in te_lite/topi/benchmarks (all four shapes), a name and the number of a shape
+An operator is a name of `OPERATORS` in benchmarks/workloads (all four shapes), a name and the number of a shape
 (`GMM.1`), or one of the layers in `LAYERS` (`matmul`, `matrix_vector`, ...).  Every rule that has sketches gets as many
 trials as the ordinary sketches, drawn by the same sampler; a ratio above 1 is a win of the rule.
 """
@@ -22,8 +22,8 @@ from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra_rules import OWNERS, extra_sketches
 from benchmarks import report
+from benchmarks.workloads import OPERATORS, SHAPES, WORKLOADS, Tensors
 from te_lite.schedule.state import State
-from te_lite.topi.benchmarks import OPERATORS, SHAPES, WORKLOADS, Tensors
 from tests.drawn_programs import drawn_program
 
 LAYERS: dict[str, tuple[str, tuple[int, ...]]] = {

@@ -38,9 +38,9 @@ from ansor.policy.search_loop import begin_round, end_round
 from ansor.space.duplicates import program_text
 from ansor.space.variants import mutate_place
 from benchmarks import report
+from benchmarks.workloads.layers import layer_norm
 from relay_lite.tuning.network import load_network
 from te_lite.schedule.state import State
-from te_lite.topi.benchmarks.layers import layer_norm
 
 RANDOM_SHARE = 0.5
 ROUND = 100

@@ -15,11 +15,11 @@ from typing import Any
 import ansor
 import te_lite as te
 from benchmarks import pytorch, report
+from benchmarks import workloads as benchmarks
 from benchmarks.beside_cublas import beside_cublas
 from benchmarks.operator_sides import random_tensors, relative_error
 from te_lite.computation.tensor import Tensor
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
-from te_lite.topi import benchmarks
 
 TOLERANCE = 1e-5
 VECTOR, BANKS = 4, 32

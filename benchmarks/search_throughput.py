@@ -33,9 +33,8 @@ from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.space.choices import Population
 from ansor.space.programs import programs
-from benchmarks import report
+from benchmarks import report, workloads
 from te_lite import Tensor
-from te_lite.topi import benchmarks as workloads
 
 POPULATION = 2048
 PICKED = 64

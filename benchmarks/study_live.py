@@ -20,10 +20,10 @@ from ansor.core.device.backends import on_device
 from ansor.core.errors import TaskError
 from ansor.core.target.target import Target
 from ansor.records.lines import believed_records, workload_of
+from benchmarks.workloads import OPERATORS, SHAPES
 from relay_lite.tuning.network import load_network
 from relay_lite.tuning.tune_network import per_round
 from te_lite.errors import require
-from te_lite.topi.benchmarks import OPERATORS, SHAPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BATCHES = (1, 16)
@@ -36,7 +36,7 @@ SUBGRAPHS = {"ConvLayer": ("CBR", (56, 56, 64, 64, 3, 1, 1)), "TBG": ("TBG", (12
 @dataclass(frozen=True)
 class Case:
     """Tasks that are searched together, and how often each occurs; but for networks one, an operator by its name in
-    `te_lite.topi.benchmarks` and its arguments."""
+    `benchmarks.workloads` and its arguments."""
 
     name: str
     tasks: tuple[ansor.SearchTask, ...]

@@ -52,7 +52,7 @@ def _conv2d_layer(torch: Any, args: Sequence[int], data: Any, kernel: Any, bias:
 
 
 def _channels_last(name: str) -> Callable[[Any, Sequence[int], Any, Any], Run]:
-    """A convolution of `topi.benchmarks`, whose data and weight have the channels last."""
+    """A convolution of `conv1d` to `conv3d`, whose data and weight have the channels last."""
 
     def make(torch: Any, args: Sequence[int], data: Any, weight: Any) -> Run:
         conv, x = getattr(torch.nn.functional, name), data.movedim(-1, 1)

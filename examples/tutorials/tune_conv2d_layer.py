@@ -14,8 +14,8 @@ import numpy as np
 import ansor as auto_scheduler
 import ansor as tvm
 import te_lite as te
+from relay_lite.op.numpy_windows import convolve as conv2d_nchw_python
 from te_lite import topi
-from te_lite.topi.testing import conv2d_nchw_python
 
 
 @auto_scheduler.register_workload

@@ -14,7 +14,6 @@ import numpy as np
 
 from te_lite import Tensor, topi
 from te_lite.errors import require
-from te_lite.topi.testing.convolution import convolve
 
 from ..ir.errors import GraphError
 from ..ir.make import call
@@ -22,6 +21,7 @@ from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, dtype_of, factors, integer, integers, rank, same_dtype, tensors
+from .numpy_windows import convolve
 from .window import SPATIAL, Window, all_sides, check_layout, pick, repeated, to_layout
 
 Ints = int | Sequence[int]

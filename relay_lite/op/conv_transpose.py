@@ -12,7 +12,6 @@ from ansor.core.values.sizes import require_tensor
 from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.nn.conv_transpose import transpose_padding
-from te_lite.topi.testing.convolution import convolve_transposed
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Call, Expr
@@ -20,6 +19,7 @@ from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
 from .conv import DATA, Ints, check_named, conv_call, conv_defaults, window_attrs
 from .define import Array, Shape, define, dtype_of, floats, integer, rank, same_dtype, tensors
+from .numpy_windows import convolve_transposed
 from .window import SPATIAL, check_layout, pick, repeated, to_layout
 
 KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}

@@ -9,7 +9,6 @@ import numpy as np
 
 from te_lite import Tensor, topi
 from te_lite.errors import require
-from te_lite.topi.testing import adaptive_pool
 
 from ..ir.errors import GraphError
 from ..ir.make import call
@@ -18,6 +17,7 @@ from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
 from .conv import DATA, Ints, window_attrs
 from .define import Array, Shape, define, floats, numbers, rank, tensors
+from .numpy_windows import adaptive_pool
 from .window import SPATIAL, Window, check_layout, pick, repeated, to_layout
 
 Check = Callable[[TensorType, str], str]

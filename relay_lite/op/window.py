@@ -15,11 +15,11 @@ import numpy as np
 from ansor.core.values.sizes import require_tensor
 from te_lite.errors import require
 from te_lite.topi.nn import get_pad_tuple_generic
-from te_lite.topi.testing.convolution import windows
 from te_lite.topi.utils import conv_extent, per_dim
 
 from ..ir.errors import GraphError
 from .define import Array, Shape, integers
+from .numpy_windows import windows
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 

@@ -13,7 +13,6 @@ import numpy as np
 from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.nn import winograd_transform_matrices
-from te_lite.topi.testing.convolution import windows
 from te_lite.topi.utils import get_const_int
 
 from ..ir.errors import GraphError
@@ -23,6 +22,7 @@ from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
 from .conv import Ints, check_named, conv_call, conv_defaults
 from .define import Array, define, dtype_of, floats, rank, same_dtype, tensors
+from .numpy_windows import windows
 from .window import Window
 
 CONV = "nn.contrib_conv2d_winograd_without_weight_transform"

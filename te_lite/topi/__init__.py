@@ -7,10 +7,9 @@ In reading order:
     what all need       tag, utils
     operators           broadcast, operators, elementwise, reduction, transform, cpp, image
     networks            nn, cuda
-    beside them         testing, benchmarks
 """
 
-from . import benchmarks, cpp, cuda, image, nn, operators, tag, testing, utils
+from . import cpp, cuda, image, nn, operators, tag, utils
 from .broadcast import (
     add,
     bitwise_and,
@@ -110,7 +109,6 @@ __all__ = [
     "asinh",
     "atan",
     "atanh",
-    "benchmarks",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
@@ -187,7 +185,6 @@ __all__ = [
     "take",
     "tan",
     "tanh",
-    "testing",
     "tile",
     "transpose",
     "traverse_inline",

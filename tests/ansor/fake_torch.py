@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.topi.testing.convolution import convolve
+from relay_lite.op.numpy_windows import convolve
 
 
 class Tensor:

@@ -15,7 +15,7 @@ from ansor.measure import progress
 from ansor.measure.displays import make_display
 from ansor.measure.live_display import LiveDisplay
 from ansor.measure.progress import PlainDisplay, SilentDisplay, seconds_text
-from te_lite.topi.testing import conv2d_nchw_python
+from relay_lite.op.numpy_windows import convolve as conv2d_nchw_python
 from tests.ansor.fake_measure import fake_measurer
 
 

@@ -16,11 +16,11 @@ from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.variants import home
+from benchmarks import workloads as benchmarks
 from codegen_cuda.emission.limits import usage
 from te_lite import topi
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.schedule.replay import replay
-from te_lite.topi import benchmarks
 from tests.ansor.evolution_cases import random_rows, space_named, spaces_of
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.codegen_cuda.golden_states import COUNT, golden_state

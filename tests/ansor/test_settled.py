@@ -14,9 +14,9 @@ from ansor.space.settled import settled
 from ansor.space.spaces import random_space
 from ansor.space.states import written
 from ansor.space.variants import random_variant
+from benchmarks import workloads
 from te_lite import ComputeDAG
 from te_lite.lowering.lower import unverified
-from te_lite.topi import benchmarks as workloads
 from tests.amount import some
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants

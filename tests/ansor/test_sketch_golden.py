@@ -11,8 +11,8 @@ import pytest
 
 from ansor.core.target.hardware import HardwareParams
 from ansor.sketch import generate_sketches
+from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG
-from te_lite.topi import benchmarks
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "sketches.json").read_text())
 TARGETS = {"cpu": "c", "llvm": "c", "cuda": "cuda"}

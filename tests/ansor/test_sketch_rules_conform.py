@@ -10,6 +10,7 @@ import te_lite as te
 from ansor.sketch import CPU_RULES, GPU_RULES, RULES, generate_sketches
 from ansor.sketch.extra_rules import OWNERS, extra_sketches
 from ansor.sketch.rule import SketchRule
+from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.state import State
 from tests.ansor import sketch_cases
@@ -32,8 +33,8 @@ SMALL: dict[str, ComputeDAG] = {
     "softmax": ComputeDAG(sketch_cases.softmax(3, 70)),
     "winograd": ComputeDAG(sketch_cases.winograd(1, 2, 2, 1, 2)),
     "by axis": ComputeDAG(sketch_cases.winograd_by_axis((1, 3, 3, 16), 16, 2)),
-    "window": ComputeDAG(topi.benchmarks.depthwise_conv2d(1, 3, 5, 16, 3, 3, 1, 1)),
-    "image": ComputeDAG(topi.benchmarks.conv2d(1, 5, 5, 2, 16, 3, 1, 1)),
+    "window": ComputeDAG(benchmarks.depthwise_conv2d(1, 3, 5, 16, 3, 3, 1, 1)),
+    "image": ComputeDAG(benchmarks.conv2d(1, 5, 5, 2, 16, 3, 1, 1)),
     "pixels": ComputeDAG(conv2d_layer(1, 5, 6, 4, 8, 1, 1, 0)),
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),

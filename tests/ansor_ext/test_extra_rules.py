@@ -26,6 +26,7 @@ from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from ansor_ext.injective.injective import ITEMS
+from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
@@ -37,7 +38,6 @@ from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ATTACHED, ROOT, State
 from te_lite.schedule.step import Reindex, RFactor, Split
 from te_lite.schedule.step_json import from_json, to_json
-from te_lite.topi import benchmarks
 from tests.amount import some
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, matmul

@@ -11,6 +11,7 @@ import pytest
 
 import te_lite as te
 from ansor.core.files.private_files import read_sealed
+from benchmarks import workloads as benchmarks
 from codegen_c import CompileError, Options, emit
 from codegen_c.compile import object_code
 from codegen_c.library import (
@@ -25,7 +26,6 @@ from te_lite import topi
 from te_lite.loops.stmt import Alloc, stmts_of
 from te_lite.schedule.replay import apply
 from te_lite.schedule.step import CacheRead
-from te_lite.topi import benchmarks
 from tests.oracle import Oracle
 
 SCALE = """

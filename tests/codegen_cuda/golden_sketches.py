@@ -11,8 +11,8 @@ import numpy as np
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.sketch import generate_sketches
+from benchmarks import workloads as benchmarks
 from te_lite.schedule.state import State
-from te_lite.topi import benchmarks
 from tests.drawn_programs import drawn_program
 
 HARDWARE = HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32)

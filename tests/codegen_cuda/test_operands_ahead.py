@@ -14,6 +14,7 @@ import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.extra_rules import extra_sketches
+from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.passes.lane_digits import with_lane_digits
@@ -43,7 +44,6 @@ from te_lite.schedule.step import (
     StorageAlign,
     StorageOrder,
 )
-from te_lite.topi import benchmarks
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
 from tests.oracle import Oracle

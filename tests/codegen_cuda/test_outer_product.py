@@ -13,13 +13,13 @@ import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.extra_rules import extra_sketches
+from benchmarks import workloads as benchmarks
 from codegen_cuda.passes.outer_product import in_outer_product_order
 from te_lite.expr.expr import Binary, Expr, Var, const
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import substitute
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store
 from te_lite.meaning.interp import run
-from te_lite.topi import benchmarks
 from tests.drawn_programs import drawn_program
 
 CUDA = Target.of("cuda")

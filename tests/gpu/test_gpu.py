@@ -19,8 +19,8 @@ from ansor.measure.array_checks import OnDevice, array_checks, same_bits
 from ansor.measure.check import mismatch, poison_value
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra_rules import extra_sketches
+from benchmarks.workloads import OPERATORS, WORKLOADS
 from te_lite.expr.dtype import DTYPES
-from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
 from tests.codegen_cuda.bound_cases import one_case
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program

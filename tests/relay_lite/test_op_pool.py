@@ -8,10 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import relay_lite as relay
-from te_lite.topi.testing import poolnd_python
 from tests.amount import examples
 from tests.nonempty import nonempty
 from tests.relay_lite.op_case import check, random_array
+from tests.topi_testing import poolnd_python
 
 LAYOUTS = {1: ["NCW", "NWC"], 2: ["NCHW", "NHWC", "HWCN"], 3: ["NCDHW", "NDHWC"]}
 few = examples(20)

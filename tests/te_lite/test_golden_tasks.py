@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import te_lite as te
+from benchmarks.workloads import OPERATORS, WORKLOADS
 from te_lite import topi
-from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
 from tests.nonempty import nonempty
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from benchmarks.workloads import OPERATORS, conv2d_layer, matmul
+from relay_lite.op.numpy_windows import convolve as conv2d_nchw_python
 from te_lite.expr.expr import Reduce
 from te_lite.meaning import reference
 from te_lite.meaning.reference import evaluate, random_inputs
-from te_lite.topi.benchmarks import OPERATORS, conv2d_layer, matmul
-from te_lite.topi.testing import conv2d_nchw_python
 from tests.nonempty import nonempty
 
 RNG = np.random.default_rng(7)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from benchmarks import workloads as benchmarks
+from benchmarks.workloads import operators
 from te_lite import topi
 from te_lite.errors import ExprError
-from te_lite.topi import testing
-from te_lite.topi.benchmarks import operators
+from tests import topi_testing as testing
 from tests.nonempty import nonempty
 from tests.te_lite.topi_case import check, inputs_of
 
@@ -51,7 +52,7 @@ def by_scipy(x: np.ndarray, w: np.ndarray, stride: int, pad: int, dilation: int,
 @pytest.mark.one_in(2)
 def test_reference_convolution_against_scipy(n: int, stride: int, pad: int, dilation: int, groups: int) -> None:
     x, w = random(2, 6, *(11, 7, 9)[:n]), random(9, 6 // groups, *(3, 2, 3)[:n])
-    got = testing.convolution.convolve(x, w, stride, pad, dilation, groups)
+    got = testing.convolve(x, w, stride, pad, dilation, groups)
     np.testing.assert_allclose(got, by_scipy(x, w, stride, pad, dilation, groups), rtol=1e-11, atol=1e-12)
 
 
@@ -60,9 +61,9 @@ def test_reference_convolution_against_scipy(n: int, stride: int, pad: int, dila
 def test_reference_transposed_convolution_is_the_adjoint(n: int, stride: int, pad: int, extra: int) -> None:
     """`<conv(y), x> == <y, conv_transpose(x)>` for the convolution with the same stride and padding."""
     x, w = random(2, 3, *(5, 4, 3)[:n]), random(3, 4, *(3, 4, 3)[:n])
-    back = testing.convolution.convolve_transposed(x, w, stride, pad, extra)
+    back = testing.convolve_transposed(x, w, stride, pad, extra)
     y = random(*back.shape)
-    forth = testing.convolution.convolve(y, w, stride, pad)
+    forth = testing.convolve(y, w, stride, pad)
     assert back.shape[2:] == tuple(
         [(d - 1) * stride + k - 2 * pad + extra for d, k in zip(x.shape[2:], w.shape[2:], strict=True)]
     )
@@ -85,16 +86,16 @@ CASES: list[tuple[Any, Any, Any]] = [  # stride, padding, dilation
 def test_conv1d(stride: int, padding: Any, dilation: int) -> None:
     x, w = inputs_of((2, 5, 13), (7, 5, 3))
     check(topi.nn.conv1d_ncw(x, w, stride, padding, dilation), [x, w],
-          lambda a, b: testing.conv1d_ncw_python(a, b, stride, padding, dilation))  # fmt: skip
+          lambda a, b: testing.convolve(a, b, stride, padding, dilation))  # fmt: skip
     x, w = inputs_of((2, 13, 5), (3, 5, 7))
     check(topi.nn.conv1d_nwc(x, w, stride, padding, dilation), [x, w],
-          lambda a, b: testing.conv1d_nwc_python(a, b, stride, padding, dilation))  # fmt: skip
+          lambda a, b: testing.convolve_last(a, b, stride, padding, dilation))  # fmt: skip
     x, w = inputs_of((2, 6, 13), (9, 2, 3))
     check(topi.nn.group_conv1d_ncw(x, w, stride, padding, dilation, 3), [x, w],
-          lambda a, b: testing.group_conv1d_ncw_python(a, b, stride, padding, dilation, 3))  # fmt: skip
+          lambda a, b: testing.convolve(a, b, stride, padding, dilation, 3))  # fmt: skip
     x, w = inputs_of((2, 13, 6), (3, 2, 9))
     check(topi.nn.group_conv1d_nwc(x, w, stride, padding, dilation, 3), [x, w],
-          lambda a, b: testing.group_conv1d_ncw_python(
+          lambda a, b: testing.convolve(
               a.transpose(0, 2, 1), b.transpose(2, 1, 0), stride, padding, dilation, 3).transpose(0, 2, 1))  # fmt: skip
 
 
@@ -102,13 +103,13 @@ def test_conv1d(stride: int, padding: Any, dilation: int) -> None:
 def test_conv2d(stride: Any, padding: Any, dilation: Any) -> None:
     x, w = inputs_of((2, 5, 11, 13), (7, 5, 3, 2))
     check(topi.nn.conv2d_nchw(x, w, stride, padding, dilation), [x, w],
-          lambda a, b: testing.conv2d_nchw_python(a, b, stride, padding, dilation=dilation))  # fmt: skip
+          lambda a, b: testing.convolve(a, b, stride, padding, dilation=dilation))  # fmt: skip
     x, w = inputs_of((2, 11, 13, 5), (3, 2, 5, 7))
     check(topi.nn.conv2d_nhwc(x, w, stride, padding, dilation), [x, w],
-          lambda a, b: testing.conv2d_nhwc_python(a, b, stride, padding, dilation=dilation))  # fmt: skip
+          lambda a, b: testing.convolve_last(a, b, stride, padding, dilation=dilation))  # fmt: skip
     x, w = inputs_of((11, 13, 5, 2), (3, 2, 5, 7))
     check(topi.nn.conv2d_hwcn(x, w, stride, padding, dilation), [x, w],
-          lambda a, b: testing.conv2d_hwcn_python(a, b, stride, padding, dilation))  # fmt: skip
+          lambda a, b: testing.convolve_hwcn(a, b, stride, padding, dilation))  # fmt: skip
 
 
 @pytest.mark.parametrize(("stride", "padding", "dilation"), CASES)
@@ -116,10 +117,10 @@ def test_conv2d(stride: Any, padding: Any, dilation: Any) -> None:
 def test_group_conv2d(stride: int, padding: Any, dilation: int, groups: int) -> None:
     x, w = inputs_of((2, 6, 11, 7), (12, 6 // groups, 3, 3))
     check(topi.nn.group_conv2d_nchw(x, w, stride, padding, dilation, groups), [x, w],
-          lambda a, b: testing.conv2d_nchw_python(a, b, stride, padding, groups, dilation))  # fmt: skip
+          lambda a, b: testing.convolve(a, b, stride, padding, dilation, groups))  # fmt: skip
     x, w = inputs_of((2, 11, 7, 6), (3, 3, 6 // groups, 12))
     check(topi.nn.group_conv2d_nhwc(x, w, stride, padding, dilation, groups), [x, w],
-          lambda a, b: testing.conv2d_nhwc_python(a, b, stride, padding, groups, dilation))  # fmt: skip
+          lambda a, b: testing.convolve_last(a, b, stride, padding, dilation, groups))  # fmt: skip
 
 
 @pytest.mark.parametrize(("stride", "padding", "dilation"), CASES[:4])
@@ -127,10 +128,10 @@ def test_group_conv2d(stride: int, padding: Any, dilation: int, groups: int) -> 
 def test_conv3d(stride: int, padding: Any, dilation: int, groups: int) -> None:
     x, w = inputs_of((2, 4, 7, 5, 6), (6, 4 // groups, 3, 2, 3))
     check(topi.nn.conv3d_ncdhw(x, w, stride, padding, dilation, groups), [x, w],
-          lambda a, b: testing.conv3d_ncdhw_python(a, b, stride, padding, groups, dilation))  # fmt: skip
+          lambda a, b: testing.convolve(a, b, stride, padding, dilation, groups))  # fmt: skip
     x, w = inputs_of((2, 7, 5, 6, 4), (3, 2, 3, 4 // groups, 6))
     check(topi.nn.conv3d_ndhwc(x, w, stride, padding, dilation, groups), [x, w],
-          lambda a, b: testing.conv3d_ndhwc_python(a, b, stride, padding, groups, dilation))  # fmt: skip
+          lambda a, b: testing.convolve_last(a, b, stride, padding, dilation, groups))  # fmt: skip
 
 
 @pytest.mark.parametrize(("stride", "padding", "dilation"), CASES)
@@ -138,10 +139,10 @@ def test_conv3d(stride: int, padding: Any, dilation: int, groups: int) -> None:
 def test_depthwise_conv2d(stride: int, padding: Any, dilation: int, multiplier: int) -> None:
     x, w = inputs_of((2, 5, 11, 7), (5, multiplier, 3, 3))
     check(topi.nn.depthwise_conv2d_nchw(x, w, stride, padding, dilation), [x, w],
-          lambda a, b: testing.depthwise_conv2d_python_nchw(a, b, stride, padding, dilation))  # fmt: skip
+          lambda a, b: testing.convolve_depthwise(a, b, stride, padding, dilation))  # fmt: skip
     x, w = inputs_of((2, 11, 7, 5), (3, 3, 5, multiplier))
     check(topi.nn.depthwise_conv2d_nhwc(x, w, stride, padding, dilation), [x, w],
-          lambda a, b: testing.depthwise_conv2d_python_nhwc(a, b, stride, padding, dilation))  # fmt: skip
+          lambda a, b: testing.convolve_depthwise_last(a, b, stride, padding, dilation))  # fmt: skip
 
 
 TRANSPOSED: list[tuple[Any, Any, Any]] = [(1, 0, 0), (2, 1, 1), (3, "VALID", 2), (1, "SAME", 0)]
@@ -151,21 +152,21 @@ TRANSPOSED: list[tuple[Any, Any, Any]] = [(1, 0, 0), (2, 1, 1), (3, "VALID", 2),
 def test_transposed_convolutions(stride: int, padding: Any, extra: int) -> None:
     x, w = inputs_of((2, 3, 7), (3, 5, 4))
     check(topi.nn.conv1d_transpose_ncw(x, w, stride, padding, "float32", extra), [x, w],
-          lambda a, b: testing.conv1d_transpose_ncw_python(a, b, stride, padding, extra))  # fmt: skip
+          lambda a, b: testing.convolve_transposed(a, b, stride, padding, extra))  # fmt: skip
     x, w = inputs_of((2, 3, 5, 7), (3, 4, 4, 3))
     for op in (topi.nn.conv2d_transpose_nchw, topi.cuda.conv2d_transpose_nchw):
         check(op(x, w, stride, padding, "float32", extra), [x, w],
-              lambda a, b: testing.conv2d_transpose_nchw_python(a, b, stride, padding, extra))  # fmt: skip
+              lambda a, b: testing.convolve_transposed(a, b, stride, padding, extra))  # fmt: skip
     x, w = inputs_of((1, 2, 3, 4, 5), (2, 3, 4, 3, 3))
     check(topi.nn.conv3d_transpose_ncdhw(x, w, stride, padding, "float32", extra), [x, w],
-          lambda a, b: testing.conv3d_transpose_ncdhw_python(a, b, stride, padding, extra))  # fmt: skip
+          lambda a, b: testing.convolve_transposed(a, b, stride, padding, extra))  # fmt: skip
 
 
 def test_grouped_transposed_convolution() -> None:
     x, w = inputs_of((2, 6, 5, 4), (6, 2, 3, 3))
 
     def want(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        parts = [testing.conv2d_transpose_nchw_python(a[:, s], b[s], 2, 1) for s in (slice(0, 3), slice(3, 6))]
+        parts = [testing.convolve_transposed(a[:, s], b[s], 2, 1) for s in (slice(0, 3), slice(3, 6))]
         return np.concatenate(parts, 1)
 
     check(topi.cuda.conv2d_transpose_nchw(x, w, 2, 1, "float32", 0, groups=2), [x, w], want)
@@ -173,9 +174,9 @@ def test_grouped_transposed_convolution() -> None:
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(4, 2, 1), (3, 1, 0), (5, 3, 1), (4, 3, 2)])
 def test_transposed_convolution_of_the_benchmark(kernel: int, stride: int, padding: int) -> None:
-    tensors = topi.benchmarks.conv2d_transpose(2, 5, 3, 4, 6, kernel, stride, padding)
+    tensors = benchmarks.conv2d_transpose(2, 5, 3, 4, 6, kernel, stride, padding)
     check(tensors[-1], tensors[:-1],
-          lambda a, b: testing.conv2d_transpose_nhwc_python(a, b, stride, padding))  # fmt: skip
+          lambda a, b: testing.convolve_transposed_last(a, b, stride, padding))  # fmt: skip
 
 
 @pytest.mark.parametrize("m", [2, 4, 5, 6])
@@ -204,7 +205,7 @@ def test_winograd_matrices_are_those_that_are_recorded() -> None:
 def test_winograd(size: tuple[int, int], padding: Any, m: int | None) -> None:
     x, w = inputs_of((2, *size, 3), (3, 3, 3, 5))
     check(topi.nn.conv2d_winograd_nhwc(x, w, 1, padding, 1, tile_size=m), [x, w],
-          lambda a, b: testing.conv2d_nhwc_python(a, b, 1, padding), rtol=1e-10)  # fmt: skip
+          lambda a, b: testing.convolve_last(a, b, 1, padding), rtol=1e-10)  # fmt: skip
 
 
 @pytest.mark.parametrize("m", [2, 4])
@@ -212,7 +213,7 @@ def test_winograd_by_axis(m: int) -> None:
     """Of images and of volumes, with sizes that tiles of m do not divide."""
     x, w = inputs_of((2, 9, 6, 3), (3, 3, 3, 5))
     check(topi.nn.conv_winograd_by_axis(x, w, (1, 0), m), [x, w],
-          lambda a, b: testing.conv2d_nhwc_python(a, b, 1, (1, 0)), rtol=1e-10)  # fmt: skip
+          lambda a, b: testing.convolve_last(a, b, 1, (1, 0)), rtol=1e-10)  # fmt: skip
     x, w = inputs_of((1, 4, 5, 7, 3), (2, 3, 3, 3, 2))
 
     def want(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -234,7 +235,7 @@ def test_winograd_with_a_transformed_weight() -> None:
     out = topi.nn.conv2d_winograd_nhwc_without_weight_transform(
         x, topi.nn.conv2d_winograd_weight_transform(w, 4), 1, 1, 1, tile_size=4
     )
-    check(out, [x, w], lambda a, b: testing.conv2d_nhwc_python(a, b.transpose(2, 3, 1, 0), 1, 1), rtol=1e-10)
+    check(out, [x, w], lambda a, b: testing.convolve_last(a, b.transpose(2, 3, 1, 0), 1, 1), rtol=1e-10)
     inverse = out.op.input_tensors()[0].op
     assert inverse.attrs["auto_scheduler_simplify_const_tensor_indices"] == ["vh", "vw", "r_a", "r_b"]
     bgemm, matrix = inverse.input_tensors()
@@ -242,12 +243,12 @@ def test_winograd_with_a_transformed_weight() -> None:
 
 
 def test_capsule_convolution_is_a_convolution_of_matrices() -> None:
-    tensors = topi.benchmarks.conv2d_capsule(2, 5, 7, 3, 2, 3, 2, 1)
+    tensors = benchmarks.conv2d_capsule(2, 5, 7, 3, 2, 3, 2, 1)
 
     def want(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         out = np.zeros((2, 3, 4, 4, 4, 2))
         for i, j, k in itertools.product(range(4), repeat=3):
-            out[:, :, :, i, j] += testing.conv2d_nhwc_python(a[:, :, :, i, k], b[:, :, k, j], 2, 1)
+            out[:, :, :, i, j] += testing.convolve_last(a[:, :, :, i, k], b[:, :, k, j], 2, 1)
         return out
 
     check(tensors[-1], tensors[:-1], want)
@@ -257,7 +258,7 @@ def test_integer_convolution_accumulates_in_the_given_type() -> None:
     x, w = inputs_of((1, 5, 6, 8), (3, 3, 8, 4), dtype="int8")
     out = topi.nn.conv2d_nhwc(x, w, 1, 1, 1, out_dtype="int32")
     assert out.dtype == "int32"
-    check(out, [x, w], lambda a, b: testing.conv2d_nhwc_python(a.astype("int32"), b.astype("int32"), 1, 1))
+    check(out, [x, w], lambda a, b: testing.convolve_last(a.astype("int32"), b.astype("int32"), 1, 1))
 
 
 def test_weights_whose_layout_is_free_are_marked() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from benchmarks import workloads as benchmarks
 from te_lite import topi
 from te_lite.meaning.reference import evaluate
 from tests.te_lite.topi_case import check, inputs_of, values
@@ -214,7 +215,7 @@ def test_utilities() -> None:
     assert topi.utils.get_const_int(te.const(3)) == 3 and topi.simplify(te.const(7)) == 7
     with pytest.raises(te.ExprError, match="topi: a constant integer is needed"):
         topi.get_const_int(te.Var("n"))
-    out = topi.benchmarks.conv2d_layer(1, 5, 5, 4, 3, 3, 3, 1, 1)[-1]
+    out = benchmarks.conv2d_layer(1, 5, 5, 4, 3, 3, 3, 1, 1)[-1]
     inlined, seen = [], []
 
     class Stage:

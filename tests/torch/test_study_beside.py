@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.study_beside import library
+from benchmarks.workloads import OPERATORS
 from te_lite.meaning.reference import evaluate, random_inputs
-from te_lite.topi.benchmarks import OPERATORS
 
 SMALL = {
     "C1D": (2, 9, 4, 6, 3, 2, 1), "C2D": (2, 7, 9, 4, 6, 3, 1, 1), "C3D": (2, 3, 5, 6, 4, 5, 3, 2, 1),

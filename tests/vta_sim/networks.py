@@ -10,8 +10,8 @@ import relay_lite as relay
 from relay_lite.ir.module import IRModule
 from relay_lite.ir.nodes import Call, Expr, Function, Tuple
 from relay_lite.ir.visit import post_order
+from relay_lite.op.numpy_windows import convolve
 from relay_lite.testing import resnet_v1
-from te_lite.topi.testing.convolution import convolve
 
 SIZE = 64
 Arrays = dict[str, np.ndarray]

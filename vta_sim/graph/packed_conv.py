@@ -16,8 +16,8 @@ from relay_lite.ir.nodes import Array, Call, Expr
 from relay_lite.ir.op_registry import Attrs, Op, OpPattern, register
 from relay_lite.ir.types import TensorType, Type
 from relay_lite.op.define import integers, tensors
+from relay_lite.op.numpy_windows import windows
 from te_lite.errors import require
-from te_lite.topi.testing.convolution import windows
 
 from .. import top
 

@@ -16,8 +16,8 @@ from relay_lite.ir.op_registry import Attrs, Op, OpPattern, register
 from relay_lite.ir.types import TensorType, Type
 from relay_lite.ir.visit import is_op
 from relay_lite.op.define import tensors
+from relay_lite.op.numpy_windows import windows
 from te_lite.errors import require
-from te_lite.topi.testing.convolution import windows
 
 from .. import top
 from .packed_conv import out_size

@@ -12,9 +12,9 @@ from typing import Any
 from te_lite import Tensor, compute, placeholder, reduce_axis, topi
 from te_lite import sum as te_sum
 from te_lite.errors import require
-from te_lite.topi import benchmarks
 
 from ..errors import TaskError
+from . import catalog_operators as operators
 from .workloads import OFFERED, WorkloadFunc, function_of, make_workload_key
 
 
@@ -52,7 +52,7 @@ def _same(*shape: int) -> tuple[Any, ...]:
 
 
 def _channels_last(*shape: int) -> tuple[Any, ...]:
-    """The arguments of `topi.benchmarks`, which have CI before CO, for a shape with CO before CI, as in `conv2d`."""
+    """The arguments of `catalog_operators`, which have CI before CO, for a shape with CO before CI, as in `conv2d`."""
     *outer, co, ci, k, stride, padding = shape
     return (*outer, ci, co, k, stride, padding)
 
@@ -118,25 +118,25 @@ CATALOG = {
     ),
     "matmul": Entry("matmul", matmul, "N,M,K", (1024, 1024, 1024)),
     "dense": Entry("dense_layer", dense_layer, "M,N,K", (1, 1000, 512)),
-    "batch_matmul": Entry("batch_matmul", benchmarks.batch_matmul, "B,N,M,K", (1, 128, 128, 128)),
+    "batch_matmul": Entry("batch_matmul", operators.batch_matmul, "B,N,M,K", (1, 128, 128, 128)),
     "conv1d": Entry(
-        "conv1d_nlc", benchmarks.conv1d, "N,L,CO,CI,K,stride,padding", (1, 256, 128, 64, 3, 2, 1), _channels_last
+        "conv1d_nlc", operators.conv1d, "N,L,CO,CI,K,stride,padding", (1, 256, 128, 64, 3, 2, 1), _channels_last
     ),
     "conv2d_nhwc": Entry(
-        "conv2d_nhwc", benchmarks.conv2d, "N,H,W,CO,CI,K,stride,padding", (1, 224, 224, 64, 3, 7, 2, 3), _channels_last
+        "conv2d_nhwc", operators.conv2d, "N,H,W,CO,CI,K,stride,padding", (1, 224, 224, 64, 3, 7, 2, 3), _channels_last
     ),
     "conv3d": Entry(
         "conv3d_ndhwc",
-        benchmarks.conv3d,
+        operators.conv3d,
         "N,D,H,W,CO,CI,K,stride,padding",
         (1, 16, 224, 224, 64, 3, 7, 2, 3),
         _channels_last,
     ),
     "depthwise_conv2d": Entry(
-        "depthwise_conv2d_nhwc", benchmarks.depthwise_conv2d, "N,H,W,C,K,stride,padding", (1, 112, 112, 32, 3, 1, 1)
+        "depthwise_conv2d_nhwc", operators.depthwise_conv2d, "N,H,W,C,K,stride,padding", (1, 112, 112, 32, 3, 1, 1)
     ),
-    "softmax": Entry("softmax", benchmarks.softmax, "M,N", (512, 512)),
-    "norm": Entry("norm", benchmarks.norm, "B,M,N", (1, 256, 256)),
+    "softmax": Entry("softmax", operators.softmax, "M,N", (512, 512)),
+    "norm": Entry("norm", operators.norm, "B,M,N", (1, 256, 256)),
 }
 
 

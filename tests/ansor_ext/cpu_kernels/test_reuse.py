@@ -11,9 +11,9 @@ from hypothesis import given
 from ansor_ext.cpu_kernels import reuse
 from ansor_ext.cpu_kernels.joined_rows import with_axes_joined
 from ansor_ext.cpu_kernels.reuse import elements, lines
+from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG
 from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
-from te_lite.topi import benchmarks
 
 Index = tuple[Form, Callable[[Sequence[int]], int]]
 Three = tuple[int, int, int]

@@ -11,9 +11,9 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.extra_rules import extra_sketches
 from ansor_ext.cpu_kernels.micro_kernel import shapes
 from ansor_ext.cpu_kernels.shared_panels import part_of_rows
+from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.state import ATTACHED, ROOT, State
-from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import matmul
 from tests.ansor_ext.test_extra_rules import check_decided
 from tests.conv_layer import conv2d_layer

@@ -13,9 +13,9 @@ from ansor.core.target.target import Target
 from ansor.sketch.extra_rules import extra_sketches
 from ansor_ext.register_tiles.register_tiles import FORMS, best_forms
 from ansor_ext.register_tiles.tile_cost import Product
+from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
-from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import matmul
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import matmul as product_of
 from tests.ansor_ext.test_extra_rules import emulated, programs, rule_sketches

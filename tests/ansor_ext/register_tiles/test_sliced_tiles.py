@@ -14,11 +14,11 @@ from ansor.sketch.extra_rules import extra_sketches
 from ansor.sketch.rule import SketchContext
 from ansor_ext.register_tiles.sliced_tiles import VARIANTS, best_tiles, shape_of
 from ansor_ext.register_tiles.tile_cost import WORD, Product, Tile, cycles, in_squares, resident, shared_words
+from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
 from te_lite.schedule.state import State
 from te_lite.schedule.step import RFactor
-from te_lite.topi import benchmarks
 from tests.amount import some
 from tests.ansor.sketch_cases import matmul
 from tests.ansor_ext.register_tiles.test_register_tiles import biased

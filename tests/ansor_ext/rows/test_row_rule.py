@@ -18,6 +18,7 @@ from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.limits import accumulators
 from ansor.space.spaces import space_of
 from ansor_ext.rows.rows import thread_counts
+from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite.bounds.bounds import infer_bounds
@@ -27,7 +28,6 @@ from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ROOT, State
 from te_lite.schedule.step import SetScope
 from te_lite.schedule.step_json import from_json, to_json
-from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty

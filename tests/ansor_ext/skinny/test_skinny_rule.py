@@ -17,6 +17,7 @@ from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.variants import random_variant
+from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor, topi
@@ -24,7 +25,6 @@ from te_lite.meaning.interp import run
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from te_lite.schedule.step_json import from_json, to_json
-from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program

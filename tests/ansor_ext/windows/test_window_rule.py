@@ -8,8 +8,8 @@ import pytest
 import te_lite as te
 from ansor.space.decisions.splits import holes
 from ansor_ext.windows.windows import tiles
+from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.topi import benchmarks
 from tests.ansor_ext.test_extra_rules import compiled, programs, rule_sketches
 from tests.oracle import Oracle
 

@@ -1,9 +1,16 @@
-"""The operators and layers whose speed is reported, each as the list of its inputs and outputs.
+"""The operators and layers whose speed is reported, each as the list of its inputs and outputs."""
 
-In reading order:
-
-    workloads           operators, layers
-"""
+from ansor.core.tasks.catalog import matmul
+from ansor.core.tasks.catalog_operators import (
+    Tensors,
+    batch_matmul,
+    conv1d,
+    conv2d,
+    conv3d,
+    depthwise_conv2d,
+    norm,
+    softmax,
+)
 
 from .layers import (
     WORKLOADS,
@@ -12,26 +19,10 @@ from .layers import (
     dense,
     double_matmul,
     global_avg_pool,
-    matmul,
     max_pool2d,
     relu,
 )
-from .operators import (
-    OPERATORS,
-    SHAPES,
-    Tensors,
-    batch_matmul,
-    conv1d,
-    conv2d,
-    conv2d_bn_relu,
-    conv2d_capsule,
-    conv2d_transpose,
-    conv3d,
-    depthwise_conv2d,
-    norm,
-    softmax,
-    transpose_batch_matmul,
-)
+from .operators import OPERATORS, SHAPES, conv2d_bn_relu, conv2d_capsule, conv2d_transpose, transpose_batch_matmul
 
 __all__ = [
     "OPERATORS",
@@ -57,4 +48,4 @@ __all__ = [
     "relu",
     "softmax",
     "transpose_batch_matmul",
-]  # fmt: skip
+]

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...computation.tensor import compute, placeholder
-from ...expr import reduction
-from .. import nn
-from ..broadcast import add
-from .operators import Tensors, softmax
-
-
-def matmul(n: int, m: int, k: int) -> Tensors:
-    """`C = A B`: [N, K] x [K, M]."""
-    a, b = placeholder((n, k), name="A"), placeholder((k, m), name="B")
-    k_axis = reduction.reduce_axis((0, k), "k")
-    return [a, b, compute((n, m), lambda i, j: reduction.sum(a[i, k_axis] * b[k_axis, j], axis=[k_axis]), "C")]
+from ansor.core.tasks.catalog import matmul
+from ansor.core.tasks.catalog_operators import Tensors, softmax
+from te_lite.computation.tensor import compute, placeholder
+from te_lite.expr import reduction
+from te_lite.topi import add, nn
 
 
 def double_matmul(n: int) -> Tensors:
