@@ -1,5 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, draw, distill, store, dataset,
-bench-search, exercise, devices, doctor.
+"""The `ansor` command.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -46,7 +45,6 @@ from . import best as cli_best
 from . import budget as cli_budget
 from . import dataset as cli_dataset
 from . import devices as cli_devices
-from . import distill as cli_distill
 from . import draw as cli_draw
 from . import exercise as cli_exercise
 from . import export as cli_export
@@ -108,7 +106,6 @@ def _parser() -> argparse.ArgumentParser:
     best = cli_best.add_parser(commands)
     export = cli_export.add_parser(commands)
 
-    distill = cli_distill.add_parser(commands)
     log = cli_log.add_parser(commands)
     remeasure = cli_remeasure.add_parser(commands)
     report = cli_report.add_parser(commands)
@@ -118,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_bench_search.add_parser(commands)
     cli_exercise.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, export, distill, log, remeasure, report, store, dataset, *drawn):
+    for command in (tune, best, export, log, remeasure, report, store, dataset, *drawn):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
@@ -217,7 +214,6 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     cli_vta.NAME: cli_vta.vta,
     cli_best.NAME: cli_best.best,
     cli_export.NAME: cli_export.export,
-    cli_distill.NAME: cli_distill.distill,
     cli_log.NAME: cli_log.log,
     cli_remeasure.NAME: cli_remeasure.remeasure,
     cli_report.NAME: cli_report.report,

@@ -12,7 +12,7 @@ from ..core.values.wording import counted
 from ..measure.progress import seconds_text
 from ..records.journal import replace_file
 from ..records.store import stores
-from ..records.store_files import exported, held, prune, take_in
+from ..records.store_files import exported, held, take_in
 from .written import checked_log
 
 NAME = "store"
@@ -28,7 +28,6 @@ def add_parser(commands: Any) -> Any:
     export.add_argument("--device", help="the device, as `list` calls it, where there are several")
     taken = actions.add_parser("import", help="take in the best few records of each workload of a log")
     taken.add_argument("log", help="a log that was measured on a device like that of this machine")
-    actions.add_parser("prune", help="leave the best few of each computation, of this version where it has any as good")
     return parser
 
 
@@ -40,14 +39,11 @@ def store(args: argparse.Namespace) -> int:
             _list()
         case "export":
             _export(args.log, args.device)
-        case "import":
+        case _:
             taken = take_in(args.log)
             require(taken, NoRecordError, args.log, "holds no valid record")
             held_in = f"{counted(sum(taken.values()), 'record')} of {counted(len(taken), 'computation')}"
             print(f"{stores()[0]}: took in {held_in}")
-        case _:
-            records, files = prune()
-            print(f"{stores()[0]}: {counted(records, 'record')} and {counted(files, 'file')} removed")
     return 0
 
 

@@ -1,5 +1,4 @@
-"""Searchers to compare one's own with (`contest.py`): chance, evolution, a genetic algorithm, annealing, and Bayesian
-optimisation by a Gaussian process.
+"""Searchers to compare one's own with (`contest.py`): chance, evolution, a genetic algorithm, and a Gaussian process.
 
 All of them know the same: the features and decisions of every candidate, and the seconds of those that were tried.
 What is proposed and is no candidate, a child or a step, stands for the nearest one that was not tried.
@@ -143,41 +142,6 @@ def trained(known: Array, values: Array, rounds: int = 30) -> Callable[[Array], 
     return predict
 
 
-class Annealing(Tried):
-    """As many walks as a batch has programs; each goes to a neighbour, always to a better one, less often to a worse
-    one the longer it lasts."""
-
-    near, hot, cool = 8, 0.3, 0.85
-
-    def __init__(self, candidates: Candidates, rng: Rng) -> None:
-        super().__init__(candidates, rng)
-        self.temperature = self.hot
-        self.standing: list[tuple[int, float]] = []
-
-    def ask(self, n: int) -> list[int]:
-        if not self.standing:
-            return self.chance(n)
-        out: list[int] = []
-        for place, _ in self.standing[:n]:
-            found = self.nearest(self.candidates.places[place], out, self.near)
-            out += [found[int(self.rng.integers(len(found)))]] if found else []
-        return out
-
-    def tell(self, numbers: Sequence[int], seconds: Array) -> None:
-        super().tell(numbers, seconds)
-        with np.errstate(divide="ignore"):
-            arrived = list(zip(map(int, numbers), np.log2(seconds).tolist(), strict=True))
-        if not self.standing:
-            self.standing = arrived
-            return
-        for walk, (number, cost) in enumerate(arrived):
-            before = self.standing[walk][1]
-            worse = cost - before if math.isfinite(cost) else math.inf
-            if cost <= before or self.rng.random() < math.exp(-worse / self.temperature):
-                self.standing[walk] = number, cost
-        self.temperature *= self.cool
-
-
 class Bayesian(Tried):
     """A Gaussian process over the main components of features and decisions; the greatest expected improvements are
     tried, of the `most` programs of the best expectation."""
@@ -279,7 +243,6 @@ SEARCHERS: dict[str, Maker] = {
     "random": Chance,
     "evolution": Evolution,
     "genetic": Genetic,
-    "annealing": Annealing,
     "bayesian": Bayesian,
     "tpe": Tpe,
 }

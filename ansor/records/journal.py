@@ -17,7 +17,7 @@ import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -163,22 +163,6 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str], first: Sequ
                 with suppress(OSError):
                     os.ftruncate(fd, end)
                 raise
-    except OSError as error:
-        raise _cannot(path, "written", error) from error
-
-
-def rewrite_lines(path: str | os.PathLike[str], lines: Callable[[], Sequence[str]]) -> None:
-    """Let a file hold what `lines` gives, and remove it where that is nothing; nobody appends meanwhile.
-
-    Raises JournalError when the file cannot be read or written.
-    """
-    path = path_of(path, JournalError)
-    try:
-        with _locked(path):
-            if found := lines():
-                replace_file(path, found)
-            else:
-                path.unlink()
     except OSError as error:
         raise _cannot(path, "written", error) from error
 

@@ -1,30 +1,25 @@
-"""The files of the stores, all together: what they hold, one log made of them, and what no reader would miss."""
+"""The files of the stores, all together: what they hold, and one log made of them."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from te_lite.errors import TeError
-
-from ..core.tasks.measure_values import MeasureInput
 from ..core.tasks.task import SearchTask
 from ..core.tasks.workloads import key_text
 from ..core.values.in_networks import cold_in_networks, layout_in_networks
 from ..core.values.layout_option import LayoutRewriteOption
 from .best import best_few, best_first, ranked_records
-from .files import LineReader, PathLike
-from .journal import rewrite_lines, scan_lines
-from .lines import Record, believed, dump_record_to_string, load_record_from_string, logger, recorded_key, workload_of
+from .files import PathLike
+from .journal import scan_lines
+from .lines import Record, believed, dump_record_to_string, recorded_key, workload_of
 from .notes import WORKLOAD, learn_workload, read_note
-from .store import SUFFIX, best_stored, keep, latest, own_names, place_of, stores
+from .store import SUFFIX, best_stored, keep, latest, place_of, stores
 
 KEPT = 5
-"""Programs of a file that are left when it is pruned."""
+"""Programs of a workload that are taken in."""
 
 
 @dataclass(frozen=True)
@@ -110,52 +105,3 @@ def _measured(task: SearchTask) -> tuple[LayoutRewriteOption, bool]:
     """How the weights of a recorded task were stored, and whether caches were emptied: of a network's, as there."""
     kind, layout = task.target.kind.name, task.layout_rewrite_option
     return layout, cold_in_networks(kind) and layout == layout_in_networks(kind)
-
-
-def prune() -> tuple[int, int]:
-    """Leave the best few programs of each file of the user's store; gives how many records and files went.
-
-    A file of another version or compiler goes where this one has a file of its own whose best is as good: who changes
-    the version once more loses nothing.
-    Raises JournalError for a file that cannot be read or written.
-    """
-    before = _own_files()
-    for path in before:
-        if _is_read(path):
-            rewrite_lines(path, partial(_lines_left, path))
-    after = _own_files()
-    return sum(before.values()) - sum(after.values()), len(before) - len(after)
-
-
-def _is_read(path: Path) -> bool:
-    """Whether this version reads every record of a file: those of a later one are not for it to remove."""
-    reader = LineReader[MeasureInput](path, load_record_from_string, logger)
-    return sum(1 for _ in reader) > 0 and not reader.num_bad
-
-
-def _own_files() -> dict[Path, int]:
-    """The files of the user's store, and how many records each has."""
-    found = sorted(stores()[0].glob(f"*/*/*/*{SUFFIX}"))
-    return {path: sum(line is not None and line[:1] == b"{" for _, line in scan_lines(path)) for path in found}
-
-
-def _lines_left(path: Path) -> list[str]:
-    """The line on the computation, and those of the best few programs, best first; none of a file that is to go."""
-    best = [] if _outdone(path) else _best_first(path)[:KEPT]
-    return [*filter(None, [told(path)]), *[dump_record_to_string(*pair) for pair in best]] if best else []
-
-
-def _outdone(path: Path) -> bool:
-    """Whether this version and compiler have a file beside one that is not theirs, and nothing worse in it."""
-    try:
-        own = own_names(path.parent.parent.name.partition("_")[0])
-    except TeError:
-        return False  # no compiler of that kind here: nothing is known of its own files
-    beside = [path.with_name(name) for name in own if path.name not in own and path.with_name(name).exists()]
-    least = min([_least(other) for other in beside], default=math.inf)
-    return bool(beside) and least <= _least(path)
-
-
-def _least(path: Path) -> float:
-    """The seconds of the best program of a file, infinite where it has none."""
-    return next((res.cost for _, res in _best_first(path)), math.inf)

@@ -44,8 +44,6 @@ def test_tune_best_distill(here, faults, capsys):
     assert "matmul(13, 11, 7) for c: 1 ms" in (out := capsys.readouterr().out) and "s[C].reorder(" in out
     assert main(["best", "log.json", "--print", "c"]) == 0
     assert "/* default_function for c */" in capsys.readouterr().out
-    assert main(["distill", "log.json"]) == 0
-    assert capsys.readouterr().out == "log.json.best.json: 1 record\n"
 
 
 @pytest.mark.long
@@ -76,7 +74,6 @@ def test_no_valid_program_is_exit_code_1(here, faults, capsys):
         (["tune", "matmul", "--trials", "-1"], 2, "--trials: a number of at least 0 is needed, got -1"),
         (["tune", "matmul", "--log", "/dev/full/x"], 3, "cannot be written"),
         (["best", "nothing.json"], 3, "nothing.json: cannot be read: No such file"),
-        (["distill", "nothing.json"], 3, "cannot be read"),
         (["best", "garbage.json"], 1, "garbage.json: holds no valid record"),
     ],
 )

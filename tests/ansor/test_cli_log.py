@@ -1,4 +1,4 @@
-"""`ansor log`, `ansor best --workload` and `ansor distill`: what a log holds is said, and what it lacks."""
+"""`ansor log` and `ansor best --workload`: what a log holds is said, and what it lacks."""
 
 from __future__ import annotations
 
@@ -170,8 +170,6 @@ def test_the_best_of_one_workload(name: str, write: Any, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        (["distill", "empty.json"], "empty.json: holds no valid record, so nothing was written"),
-        (["distill", "failed.json"], "failed.json: holds no valid record, so nothing was written"),
         (["log", "empty.json"], "empty.json: holds no record"),
         (["log", "garbage.json"], "garbage.json: holds no record"),
         (["log", "failed.json", "--workload", "x"], "has no workload 'x'; its workloads are matmul"),

@@ -26,29 +26,6 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "log.json"
 
 
-@pytest.mark.parametrize("output", ["log.json", "./log.json", "soft", "hard", "other.json", "notes.txt", "packed.gz"])
-def test_distill_loses_nothing(output: str, log: Path, capsys: Any) -> None:
-    os.symlink(log, "soft")
-    os.link(log, "hard")
-    ansor.save_records("other.json", *ansor.RecordReader(log).read_lines(2))
-    Path("notes.txt").write_text("what I found\n")
-    ansor.records.journal.replace_file("packed.gz", log.read_text().splitlines())
-    before = {name: Path(name).read_bytes() for name in (output, "log.json")}
-    assert main(["distill", "log.json", "-o", output]) == 2
-    assert "name another file" in capsys.readouterr().err
-    assert before == {name: Path(name).read_bytes() for name in before}
-
-
-def test_a_distilled_file_may_be_distilled_into(log: Path, capsys: Any) -> None:
-    for output in ("log.json.best.json", "new.json", "new.json.gz"):
-        for _ in range(2):
-            assert main(["distill", "log.json", "-o", output]) == 0
-            assert capsys.readouterr().out == f"{output}: 1 record\n"
-    assert [res.cost for _, res in ansor.load_records("new.json.gz")] == [1e-3]
-    Path("empty.json").touch()
-    assert main(["distill", "log.json", "-o", "empty.json"]) == 0
-
-
 MINE = "# mine\nimport te_lite as te\ndef f():\n    a = te.placeholder((4,), name='a')\n    return [a, a + 1]\n"
 
 
@@ -95,8 +72,6 @@ def test_a_packed_log_is_refused_before_the_search(log: Path, capsys: Any) -> No
 @pytest.mark.parametrize("command", [["tune", "matmul"], ["tune-network", "resnet-18"], ["vta", "tune"]])
 def test_folders_are_not_made_by_a_typing_error(command: list[str], log: Path, capsys: Any) -> None:
     assert main([*command, "--trials", "1", "--log", "typo/x.json"]) == 3
-    assert capsys.readouterr().err == "ansor: typo/x.json: cannot be written: there is no folder typo\n"
-    assert main(["distill", "log.json", "-o", "typo/x.json"]) == 3
     assert capsys.readouterr().err == "ansor: typo/x.json: cannot be written: there is no folder typo\n"
     assert not Path("typo").exists()
 

@@ -71,7 +71,7 @@ def tune(*more: str) -> list[str]:
     return ["tune", "mine_edited.py:edited", "--args", "6", "--trials", "6", "--verbose", "0", "--seed", "0", *more]
 
 
-@pytest.mark.parametrize("command", ["best", "export", "remeasure", "distill", "log"])
+@pytest.mark.parametrize("command", ["best", "export", "remeasure", "log"])
 def test_old_records_are_skipped_with_a_sentence(
     command: str, place: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,4 +1,4 @@
-"""Logs of templates are logs, too: the commands that list, compare, distill and draw logs read both kinds."""
+"""Logs of templates are logs, too: the commands that list, compare and draw logs read both kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ansor.autotvm import MeasureInput, MeasureResult, callback
 from ansor.autotvm.log_summary import holds_configurations, log_summary
-from ansor.autotvm.record import load_from_file, save
+from ansor.autotvm.record import load_from_file, pick_best, save
 from ansor.cli.main import main
 from ansor.records.notes import read_note
 from tests.conformance.tuner import LAYERS, conv_task
@@ -71,8 +71,7 @@ def test_it_says_what_it_is_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [line.split()[1] for line in lines if line[0] == "#"] == ["run", "workload", "workload", "run", "run"]
     notes = [note[1] for note in map(read_note, Path("vta.log").read_bytes().splitlines()) if note is not None]
     assert [note["seed"] for note in notes if "seed" in note] == [5, 5, None] and notes[0]["versions"]["ansor"]
-    assert main(["distill", "vta.log"]) == main(["distill", "vta.log"]) == 0
-    capsys.readouterr()
+    assert pick_best("vta.log", "vta.log.best.json") == pick_best("vta.log", "vta.log.best.json") == 2
     for log in ("vta.log", "vta.log.best.json"):
         assert main(["log", log]) == main(["best", log, "--workload", "a layer , 3x3"]) == 0
         printed = capsys.readouterr().out
@@ -80,15 +79,3 @@ def test_it_says_what_it_is_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert main(["best", "vta.log", "--workload", "x"]) == 1
     assert "has no workload 'x'; its workloads are a layer , 3x3, made_up.conv" in capsys.readouterr().err
     assert [inp.task.title for inp, _ in load_from_file("vta.log")][:2] == ["a layer , 3x3", plain.call]
-
-
-def test_it_is_distilled_and_nothing_is_lost(log: Path, capsys: Any) -> None:
-    for _ in range(2):
-        assert main(["distill", "vta.log"]) == 0
-        assert capsys.readouterr().out == "vta.log.best.json: 2 records\n"
-    assert [res.cost for _, res in load_from_file("vta.log.best.json")] == [2e-3, 1.002]
-    before = log.read_bytes()
-    assert main(["distill", "vta.log", "-o", "vta.log"]) == 2
-    Path("other.log").write_bytes(before)
-    assert main(["distill", "vta.log", "-o", "other.log"]) == 2
-    assert log.read_bytes() == before == Path("other.log").read_bytes()
