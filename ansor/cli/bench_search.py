@@ -19,14 +19,13 @@ from ..offline.searchers import PEERS, SEARCHERS
 from .contests import Runs, contests
 from .searchers import matrices_in, searcher_of
 
-NAME = "bench-search"
 SHARES = (0.9, 0.95, 0.99)
 CHANCE = "random"
 
 
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
-    parser = commands.add_parser(NAME, help="compare searchers on measured programs, without a device")
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("bench-search", help="compare searchers on measured programs, without a device")
     text = f"a class as FILE.py:CLASS, or one of {', '.join(SEARCHERS)}"
     parser.add_argument("searchers", nargs="*", metavar="SEARCHER", help=text)
     usual = [name for name in SEARCHERS if name not in PEERS]
@@ -37,7 +36,7 @@ def add_parser(commands: Any) -> Any:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--trials", type=int, default=192, help="of each run (default: 192)")
     parser.add_argument("--batch", type=int, default=16, help="programs that are asked for at once (default: 16)")
-    return parser
+    parser.set_defaults(run=bench_search)
 
 
 def bench_search(args: argparse.Namespace) -> int:

@@ -18,21 +18,22 @@ from ..records.best import best_first, best_records
 from ..records.confirmed import SettledReader
 from ..records.lines import believed
 from .log import chosen, is_called
+from .user_code import add_import
 from .workload import add_chosen
 
-NAME = "best"
 Best = Mapping[tuple[str, str], tuple[MeasureInput, MeasureResult]]
 """The best record by target kind, with a precision, and workload key."""
 
 
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
-    parser = commands.add_parser(NAME, help="show the best program of each workload in a log")
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("best", help="show the best program of each workload in a log")
     parser.add_argument("log")
     add_chosen(parser)
     text = "also print the program: schedule, or the target's kind (c, cuda, ...) for its source"
     parser.add_argument("--print", dest="mode", metavar="WHAT", help=text)
-    return parser
+    add_import(parser)
+    parser.set_defaults(run=best)
 
 
 def best(args: argparse.Namespace) -> int:

@@ -14,19 +14,20 @@ from te_lite.errors import require
 from ..core.errors import TaskError
 from ..core.host.hints import install
 from ..offline.matrix import Matrix, matrices_of
+from .user_code import add_import
 from .written import require_folder
 
-NAME = "dataset"
 ENDINGS = (".npz", ".parquet")
 
 
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
-    parser = commands.add_parser(NAME, help="write the features, decisions and times of a log as arrays")
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("dataset", help="write the features, decisions and times of a log as arrays")
     parser.add_argument("log")
     text = "the file to write, .npz or, with pyarrow, .parquet (default: LOG with .npz); of several tasks FILE.K.npz"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
-    return parser
+    add_import(parser)
+    parser.set_defaults(run=dataset)
 
 
 def dataset(args: argparse.Namespace) -> int:

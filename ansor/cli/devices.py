@@ -14,16 +14,15 @@ from ..core.target.registry import entry_of, known_kinds
 from ..core.target.target import Target
 from ..measure.devices import ALL, choose_devices, list_devices, wanted_devices
 
-NAME = "devices"
 OPTION = "devices to measure on: all, or numbers as in 0,1 (default: the first one)"
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the subcommands of a parser."""
-    commands.add_parser(NAME, help="list the devices of this machine")
+    commands.add_parser("devices", help="list the devices of this machine").set_defaults(run=devices)
 
 
-def devices() -> int:
+def devices(_: Any) -> int:
     """Print a line for each device, or one sentence for a target that has none here; gives the exit code."""
     for kind in known_kinds():
         try:

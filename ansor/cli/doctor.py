@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from typing import Any
 
 from te_lite.errors import TeError
 
@@ -16,6 +17,11 @@ from ..measure.noise import noise, warning
 
 PACKAGES = {"numpy": ("numpy",), "networkx": ("networkx",), "rich": ("rich",), "xgboost": ("xgboost", "xgboost-cpu")}
 Line = tuple[str, bool, str]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    commands.add_parser("doctor", help="say what this installation can do").set_defaults(run=doctor)
 
 
 def _package(name: str, distributions: tuple[str, ...]) -> Line:
@@ -50,7 +56,7 @@ def _target(kind: str) -> list[Line]:
     return [(name, True, "is there"), *found.report()]
 
 
-def doctor() -> int:
+def doctor(_: Any) -> int:
     """Print the findings, and how busy the machine is; 0 when everything required is in order, else 1."""
     required, optional = examine()
     for lines, bad in ((required, "MISSING"), (optional, "absent ")):

@@ -19,10 +19,9 @@ from ..viz.swizzle_picture import draw_swizzle
 from ..viz.tile import tile_of
 from ..viz.tile_picture import draw_tile
 from .drawn_program import SKETCH, add_task, program_of, task_of
+from .user_code import add_import
 from .workload import CATALOGUE
 from .written import require_picture, write_picture
-
-NAME = "draw"
 
 
 @dataclass(frozen=True)
@@ -103,22 +102,24 @@ PICTURES: Mapping[str, Picture] = {
 """The pictures by name."""
 
 
-def add_parsers(commands: Any) -> list[Any]:
-    """Add the command to the subcommands of a parser, and give the parsers of its pictures that name a workload."""
-    draw = commands.add_parser(NAME, help="draw a program, its computation or its memory, as SVG")
-    kinds = draw.add_subparsers(dest="picture", required=True)
-    added = {name: _add(kinds, name, picture) for name, picture in PICTURES.items()}
-    return [parser for name, parser in added.items() if PICTURES[name].of_program]
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("draw", help="draw a program, its computation or its memory, as SVG")
+    parser.set_defaults(run=draw)
+    kinds = parser.add_subparsers(dest="picture", required=True)
+    for name, picture in PICTURES.items():
+        _add(kinds, name, picture)
 
 
-def _add(kinds: Any, name: str, picture: Picture) -> Any:
+def _add(kinds: Any, name: str, picture: Picture) -> None:
     parser = kinds.add_parser(name, help=picture.help, description=picture.help)
     picture.arguments(parser)
     if picture.of_program:
         parser.epilog, parser.formatter_class = CATALOGUE, argparse.RawDescriptionHelpFormatter
     output = f"{name}.{picture.ending}"
     parser.add_argument("-o", "--output", default=output, help=f"the file to write (default: {output})")
-    return parser
+    if picture.of_program:
+        add_import(parser)
 
 
 def draw(args: argparse.Namespace) -> int:

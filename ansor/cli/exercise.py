@@ -22,9 +22,9 @@ ACTIONS = {
 }
 
 
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
-    parser = commands.add_parser(NAME, help="learn: small tasks that check themselves (in a checkout)")
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("exercise", help="learn: small tasks that check themselves (in a checkout)")
     actions = parser.add_subparsers(dest="action", required=True)
     for action, text in ACTIONS.items():
         sub = actions.add_parser(action, help=text)
@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> Any:
             sub.add_argument("name", metavar="NAME")
         if action == "check":
             sub.add_argument("file", nargs="?", metavar="FILE", help="the file to check (default: NAME.py)")
-    return parser
+    parser.set_defaults(run=exercise)
 
 
 def exercise(args: argparse.Namespace) -> int:

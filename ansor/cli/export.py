@@ -13,21 +13,21 @@ from ..core.files.sealed_folder import require_new
 from ..core.target.target import Target
 from ..records.baselines import known_baselines
 from .best import Best, best_of, summary_text
+from .user_code import add_import
 from .workload import add_chosen
 
-NAME = "export"
 
-
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
     text = "write the best program of a workload as source, machine code, C header and Python loader"
-    parser = commands.add_parser(NAME, help=text)
+    parser = commands.add_parser("export", help=text)
     parser.add_argument("log")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder")
     add_chosen(parser)
     target = "what to compile for (default: as recorded); with -arch=sm_90 a program for GPUs is compiled without one"
     parser.add_argument("--target", help=target)
-    return parser
+    add_import(parser)
+    parser.set_defaults(run=export)
 
 
 def export(args: argparse.Namespace) -> int:

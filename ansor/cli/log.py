@@ -15,22 +15,23 @@ from ..core.tasks.task import SearchTask
 from ..core.values.wording import counted
 from ..measure.progress import cost_text, figures_text, rate_text, reach_text, seconds_text, spread_text
 from ..records.summary import LogSummary, TaskSummary, is_one_of, names_of
+from .user_code import add_import
 from .workload import add_chosen
 
-NAME = "log"
 BAR = 40
 NAMED = 3
 """Tasks that are named where two logs share none."""
 TURNS = "timed again, in turns"
 
 
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
-    parser = commands.add_parser(NAME, help="what a log holds: tasks, trials, failures, the best over the trials")
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("log", help="what a log holds: tasks, trials, failures, the best over the trials")
     parser.add_argument("logs", nargs="+", metavar="LOG")
     parser.add_argument("--compare", action="store_true", help="put the tasks of two logs beside each other")
     add_chosen(parser)
-    return parser
+    add_import(parser)
+    parser.set_defaults(run=log)
 
 
 def log(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,7 @@ from . import best as cli_best
 from . import budget as cli_budget
 from . import dataset as cli_dataset
 from . import devices as cli_devices
+from . import doctor as cli_doctor
 from . import draw as cli_draw
 from . import exercise as cli_exercise
 from . import export as cli_export
@@ -56,13 +57,17 @@ from . import store as cli_store
 from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
-from .doctor import doctor
 from .extensions import add_extensions, chosen_by
 from .said_once import said_once
 from .torch_side import check_torch
 from .workload import CATALOGUE, add_workload, workload_key
 from .written import checked_log, stopped_text
 
+MODULES = (
+    cli_network, cli_vta, cli_best, cli_export, cli_log, cli_remeasure, cli_report, cli_draw, cli_store, cli_dataset,
+    cli_bench_search, cli_exercise, cli_devices, cli_doctor,
+)  # fmt: skip
+"""The other commands, in the order of the help."""
 ARCHITECTURE = "arch"
 """The option of a target that says what to compile for, so that no device is asked."""
 SEED = "makes the first candidates repeatable; later ones also follow from the times that were measured"
@@ -78,46 +83,32 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ansor {version_of('ansor')}")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    tune = commands.add_parser(
+    tuning = commands.add_parser(
         "tune",
         help="search for a fast program of one workload",
         epilog=CATALOGUE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_workload(tune)
-    tune.add_argument("--target", default="c", help="what to compile for (default: c)")
-    tune.add_argument("--precision", choices=PRECISIONS, help=PRECISION)
-    cli_budget.add_budget(tune, 64, "programs")
-    cli_budget.add_effort(tune)
-    add_extensions(tune)
-    tune.add_argument("--devices", help=cli_devices.OPTION)
-    tune.add_argument(
+    add_workload(tuning)
+    tuning.add_argument("--target", default="c", help="what to compile for (default: c)")
+    tuning.add_argument("--precision", choices=PRECISIONS, help=PRECISION)
+    cli_budget.add_budget(tuning, 64, "programs")
+    cli_budget.add_effort(tuning)
+    add_extensions(tuning)
+    tuning.add_argument("--devices", help=cli_devices.OPTION)
+    tuning.add_argument(
         "--log", help="where records go (default: WORKLOAD.json or FUNCTION.json); a log that exists is continued"
     )
-    tune.add_argument("--no-resume", dest="resume", action="store_false", help=AFRESH)
-    tune.add_argument("--seed", type=int, help=SEED)
-    tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
+    tuning.add_argument("--no-resume", dest="resume", action="store_false", help=AFRESH)
+    tuning.add_argument("--seed", type=int, help=SEED)
+    tuning.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
     text = "then check and time the best program beside the untuned one and NumPy; with `torch` beside PyTorch, too"
-    tune.add_argument("--compare", nargs="?", const=NUMPY, choices=LIBRARIES, help=text)
+    tuning.add_argument("--compare", nargs="?", const=NUMPY, choices=LIBRARIES, help=text)
 
-    cli_network.add_parser(commands)
-    cli_vta.add_parser(commands)
-
-    best = cli_best.add_parser(commands)
-    export = cli_export.add_parser(commands)
-
-    log = cli_log.add_parser(commands)
-    remeasure = cli_remeasure.add_parser(commands)
-    report = cli_report.add_parser(commands)
-    drawn = cli_draw.add_parsers(commands)
-    store = cli_store.add_parser(commands)
-    dataset = cli_dataset.add_parser(commands)
-    cli_bench_search.add_parser(commands)
-    cli_exercise.add_parser(commands)
-    cli_devices.add_parser(commands)
-    for command in (tune, best, export, log, remeasure, report, store, dataset, *drawn):
-        user_code.add_import(command)
-    commands.add_parser("doctor", help="say what this installation can do")
+    user_code.add_import(tuning)
+    tuning.set_defaults(run=lambda args: tune(args))
+    for module in MODULES:
+        module.add_parser(commands)
     return parser
 
 
@@ -208,31 +199,12 @@ def _with_library(words: Sequence[str]) -> list[str]:
     return [f"{w}={NUMPY}" if w == "--compare" and (n in CATALOG or ":" in n) else w for w, n in pairs]
 
 
-COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "tune": lambda args: tune(args),
-    cli_network.NAME: cli_network.tune_network,
-    cli_vta.NAME: cli_vta.vta,
-    cli_best.NAME: cli_best.best,
-    cli_export.NAME: cli_export.export,
-    cli_log.NAME: cli_log.log,
-    cli_remeasure.NAME: cli_remeasure.remeasure,
-    cli_report.NAME: cli_report.report,
-    cli_draw.NAME: cli_draw.draw,
-    cli_store.NAME: cli_store.store,
-    cli_dataset.NAME: cli_dataset.dataset,
-    cli_bench_search.NAME: cli_bench_search.bench_search,
-    cli_exercise.NAME: cli_exercise.exercise,
-    cli_devices.NAME: lambda args: cli_devices.devices(),
-    "doctor": lambda args: doctor(),
-}
-"""What each command does with its arguments; gives the exit code."""
-
-
 def _command(args: argparse.Namespace) -> int:
     for module in args.modules:
         user_code.run_module(module)
     with chosen_by(args):
-        return COMMANDS[args.command](args)
+        code: int = args.run(args)
+    return code
 
 
 def main(argv: Sequence[str] | None = None) -> int:

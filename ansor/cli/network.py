@@ -48,6 +48,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 only results, 2 everything")
     user_code.add_import(parser)
     parser.add_argument("--export", metavar="FOLDER", help="also store the compiled network in a new folder")
+    parser.set_defaults(run=tune_network)
 
 
 def tune_network(args: argparse.Namespace) -> int:

@@ -28,9 +28,9 @@ from ..records.lines import Record, RecordReader, workload_of
 from ..records.recorder import RecordToFile
 from . import devices as cli_devices
 from .log import is_called
+from .user_code import add_import
 from .workload import add_chosen
 
-NAME = "remeasure"
 USUAL = FINALISTS.least
 WIDTH = max(len(which.value) for which in Baseline)
 DOUBTED = "so that figures of a quiet machine, where the log has any, count for more; time them again later"
@@ -38,15 +38,16 @@ ELSEWHERE = "of another log"
 """A program that a log knows only from turns with those of other logs of its run."""
 
 
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
     text = "time the best programs of a log again, in turns; the log believes these figures from then on"
-    parser = commands.add_parser(NAME, help=text)
+    parser = commands.add_parser("remeasure", help=text)
     parser.add_argument("log")
     parser.add_argument("--best", type=int, default=USUAL, metavar="K", help=f"how many (default: {USUAL})")
     add_chosen(parser)
     parser.add_argument("--devices", help=cli_devices.OPTION)
-    return parser
+    add_import(parser)
+    parser.set_defaults(run=remeasure)
 
 
 def remeasure(args: argparse.Namespace) -> int:

@@ -11,21 +11,21 @@ from te_lite.errors import require
 
 from ..core.errors import NoRecordError, TaskError
 from ..report.page import write_report
+from .user_code import add_import
 from .workload import add_chosen
 from .written import require_folder, require_like
 
-NAME = "report"
 
-
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
-    parser = commands.add_parser(NAME, help="write a page on one or several logs: curves, decisions, best programs")
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("report", help="write a page on one or several logs: curves, decisions, best programs")
     parser.add_argument("logs", nargs="+", metavar="LOG")
     parser.add_argument("-o", "--output", default="report.html", help="the file to write (default: report.html)")
     add_chosen(parser)
     text = "write it again every S seconds (default 10) until Ctrl-C; a browser that shows it loads it again"
     parser.add_argument("--follow", nargs="?", const=10, type=int, metavar="S", help=text)
-    return parser
+    add_import(parser)
+    parser.set_defaults(run=report)
 
 
 def report(args: argparse.Namespace) -> int:

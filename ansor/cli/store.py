@@ -13,14 +13,15 @@ from ..measure.progress import seconds_text
 from ..records.journal import replace_file
 from ..records.store import stores
 from ..records.store_files import exported, held, take_in
+from .user_code import add_import
 from .written import checked_log
 
 NAME = "store"
 
 
-def add_parser(commands: Any) -> Any:
-    """Add the command to the subcommands of a parser, and give its parser."""
-    parser = commands.add_parser(NAME, help="the records that are used without naming a log")
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser("store", help="the records that are used without naming a log")
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("list", help="what it holds, by device")
     export = actions.add_parser("export", help="write the best record of each computation into a new log")
@@ -28,7 +29,8 @@ def add_parser(commands: Any) -> Any:
     export.add_argument("--device", help="the device, as `list` calls it, where there are several")
     taken = actions.add_parser("import", help="take in the best few records of each workload of a log")
     taken.add_argument("log", help="a log that was measured on a device like that of this machine")
-    return parser
+    add_import(parser)
+    parser.set_defaults(run=store)
 
 
 def store(args: argparse.Namespace) -> int:

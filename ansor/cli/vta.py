@@ -21,6 +21,7 @@ LOGS = {"resnet-18": "vta.resnet18_v1.log", "mobilenet": "vta.mobilenet.log"}
 def add_parser(commands: Any) -> None:
     """Add the command to the subcommands of a parser."""
     vta = commands.add_parser(NAME, help="the simulated accelerator: tune a network on it, see what a program does")
+    vta.set_defaults(run=run_vta)
     actions = vta.add_subparsers(dest="action", required=True)
 
     tune = actions.add_parser("tune", help="tune a network's layers, run it in int8 and check it")
@@ -64,7 +65,7 @@ def add_parser(commands: Any) -> None:
     roof.add_argument("-o", "--output", help="also draw them, an SVG file")
 
 
-def vta(args: argparse.Namespace) -> int:
+def run_vta(args: argparse.Namespace) -> int:
     """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
     if args.action == "tune":
         budget.check_budget(args)
