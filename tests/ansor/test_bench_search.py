@@ -76,28 +76,10 @@ def test_the_arrays_say_what_the_log_says(tmp_path: Path) -> None:
         assert sorted(held) == sorted(value for value in numbers_of(inp.steps) or [] if value)
 
 
-def test_a_table_in_parquet(tmp_path: Path, capsys: Any) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    assert main(["dataset", str(LOG), "-o", str(tmp_path / "norm.parquet")]) == 0
-    table, (made,) = parquet.read_table(tmp_path / "norm.parquet"), matrices_of(LOG)
-    facts = {name.decode(): value.decode() for name, value in table.schema.metadata.items()}
-    assert facts == {"version": made.version, "workload": made.workload, "target": "c", "log": LOG.name}
-    assert table["seconds"].to_pylist() == made.seconds.tolist() and table["error"].to_pylist() == made.errors.tolist()
-    for k, (name, unit) in enumerate(zip(made.columns.tolist(), made.units.tolist(), strict=True)):
-        assert np.array_equal(table[name].to_numpy(), made.features[:, k])
-        assert table.schema.field(name).metadata == {b"unit": unit.encode()}
-    for k, name in enumerate(made.names.tolist()):
-        assert table[f"decision {name}"].to_pylist() == made.decisions[:, k].tolist()
-
-
-def test_packages_that_are_missing(capsys: Any, monkeypatch: Any, tmp_path: Path) -> None:
+def test_packages_that_are_missing(monkeypatch: Any) -> None:
     """One sentence says which, and how it is installed."""
-    for name in ("optuna", "pyarrow"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert main(["dataset", str(LOG), "-o", str(tmp_path / "x.parquet")]) == 2
-    err = capsys.readouterr().err
-    assert "pyarrow is not installed" in err and "pip install optuna pyarrow" in err and err.count("\n") == 1, err
-    with pytest.raises(ansor.core.errors.TaskError, match=r"optuna is not installed; .* pip install optuna pyarrow"):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ansor.core.errors.TaskError, match=r"optuna is not installed; .* pip install optuna"):
         Tpe(candidates_of(made_up()), np.random.default_rng(0))
 
 
@@ -195,7 +177,7 @@ def test_a_searcher_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_what_dataset_refuses(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "empty.json").write_text("")
     for log, output, text in (
-        (LOG, "x.csv", "must end in .npz or .parquet"),
+        (LOG, "x.csv", "must end in .npz"),
         (tmp_path / "empty.json", "x.npz", "has no program"),
         (LOG, "none/x.npz", "none"),
     ):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.autotvm.tuner.xgb_model", "xgboost"): "takes a third of a second to load; needed when a tuner learns",
-    ("ansor.cli.dataset", "<module>"): "pyarrow comes with the extra [data]",
     ("ansor.cli.torch_side", "torch"): "is compared with where it is installed; comes with the extra [bench]",
     ("ansor.cli.user_code", "<module>"): "runs a module that the user names on the command line",
     ("ansor.cluster.engine", "<module>"): "Ray and its modules come with the extra [cluster]",

@@ -14,7 +14,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cuda": ("pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl"),
     "onnx": ("onnx",),
     "cluster": ("ray",),
-    "data": ("optuna", "pyarrow"),
+    "data": ("optuna",),
     "report": ("matplotlib", "jinja2"),
     "torch": ("torch",),
 }
