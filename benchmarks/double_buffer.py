@@ -24,9 +24,9 @@ from benchmarks.codegen_vs_tvm import Case
 from codegen_cuda.driver.module import CudaModule, open_device
 from codegen_cuda.emission.emit import emit
 from codegen_cuda.pipeline.async_copy import WAIT
+from te_lite.schedule.ahead_steps import DoubleBuffer
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import DoubleBuffer
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.workloads import matmul

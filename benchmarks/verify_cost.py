@@ -36,7 +36,7 @@ from relay_lite.testing.by_name import NETWORKS, get_workload
 from te_lite.computation.tensor import Tensor
 from te_lite.lowering.lower import unverified
 from te_lite.schedule.state import State
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 from te_lite.verify.verify import Proven, verdict
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program

@@ -24,7 +24,8 @@ from ansor.core.tasks.task import SearchTask
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from benchmarks.vta_exhaustive import TIMES, read_times
-from te_lite.schedule.step import Split, Step
+from te_lite.schedule.loop_steps import Split
+from te_lite.schedule.step import Step
 from tests.vta_sim.conv import LAYERS, Layer
 from vta_sim.measure.played import PlayedRunner
 from vta_sim.sketch import workloads

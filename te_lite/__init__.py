@@ -76,9 +76,8 @@ from .loops.stmt import LoweredFunc
 from .lowering.lower import lower
 from .printing import methods
 from .schedule.dag import ComputeDAG
-from .schedule.schedule import Schedule, create_schedule
+from .schedule.schedule import Schedule, create_schedule, thread_axis
 from .schedule.state import State
-from .schedule.thread_axes import thread_axis
 
 if TYPE_CHECKING:
     from . import topi

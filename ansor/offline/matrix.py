@@ -25,7 +25,8 @@ import numpy as np
 from ansor.features import SCHEMA
 from te_lite.computation.computation import Computation
 from te_lite.errors import TeError, require
-from te_lite.schedule.step import Split, Step
+from te_lite.schedule.loop_steps import Split
+from te_lite.schedule.step import Step
 
 from ..core.errors import NoRecordError, TaskError
 from ..core.tasks.measure_values import MeasureInput

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from te_lite.errors import TeError, require
-from te_lite.schedule.step import Step
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import Step, to_json
 
 from ..core.errors import MeasureError, TaskError
 from ..core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed

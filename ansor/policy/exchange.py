@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from te_lite.errors import require
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Split
 
 from ..core.errors import PartError, TaskError
 from ..core.tasks.measure_values import MeasureInput, MeasureResult

@@ -15,8 +15,7 @@ from te_lite.lowering.lower import lower
 from te_lite.printing.dag_json import dag_from_json
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Step
-from te_lite.schedule.step_json import steps_from_json, to_json
+from te_lite.schedule.step import Step, steps_from_json, to_json
 
 from ..core.device.backends import load_backend
 from ..core.device.network_backend import NetworkBackend

@@ -20,22 +20,8 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
-from te_lite.schedule.step import (
-    ComputeAlong,
-    DoubleBuffer,
-    FreePragma,
-    JoinAxes,
-    JoinReductions,
-    NewStage,
-    Pipeline,
-    PostponeDivision,
-    Reindex,
-    SetScope,
-    Step,
-    StorageOrder,
-    Swizzled,
-)
-from te_lite.schedule.step_json import steps_from_json, steps_from_text, to_json
+from te_lite.schedule.step import OF_TVM, Step, steps_from_json, steps_from_text, to_json
+from te_lite.schedule.storage_steps import SetScope
 from te_lite.tensor_core.fragment_storage import element_of
 
 from ..core.errors import TaskError
@@ -53,8 +39,6 @@ from .rounds import read_prediction
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
-_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled, Reindex, JoinAxes,
-              ComputeAlong, PostponeDivision)  # fmt: skip
 _LAST_OF_TVM = MeasureErrorNo.UNKNOWN_ERROR
 _KEYS = "the keys must be i, r, v, and perhaps d"
 _VERSION_LAW = f"the version must be one of {', '.join(_VERSIONS)}"
@@ -75,7 +59,7 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
 
     Raises RecordError for a cost, or seconds in all, that no reader would take: infinite, NaN, negative, no number.
     """
-    own = bool(res.device) or res.error_no > _LAST_OF_TVM or any(isinstance(s, _OWN_STEPS) for s in inp.steps)
+    own = bool(res.device) or res.error_no > _LAST_OF_TVM or any(s.tag not in OF_TVM for s in inp.steps)
     own = own or "-precision=" in inp.task.facts().target
     steps = [to_json(s) for s in inp.steps]
     costs = [seconds_of(cost, "record, costs") for cost in res.costs]
@@ -192,7 +176,7 @@ def _input(task: SearchTask, steps: list[Step]) -> MeasureInput:
     """A program as a record may hold it."""
     law = f"at most {_MAX_STEPS} steps are read"
     require(len(steps) <= _MAX_STEPS, RecordError, "record, i", law, got=len(steps))
-    stages = sum(isinstance(s, NewStage) for s in steps) if len(steps) > _MAX_NEW_STAGES else 0
+    stages = sum(s.inserts_at is not None for s in steps) if len(steps) > _MAX_NEW_STAGES else 0
     law = f"at most {_MAX_NEW_STAGES} steps add a stage"
     require(stages <= _MAX_NEW_STAGES, RecordError, "record, i", law, got=stages)
     _check_precision(steps, task.facts().target)

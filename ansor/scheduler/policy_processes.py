@@ -21,8 +21,7 @@ from typing import Any
 
 from te_lite.errors import require
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Step
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import Step, from_json, to_json
 
 from ..core.errors import PASSING, AnsorError, TaskError
 from ..core.target.hardware import usable_cores

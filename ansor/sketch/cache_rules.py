@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from te_lite.schedule.loop_value import root_axes
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead, CacheWrite
 from te_lite.schedule.state import REDUCE, Iter, Stage, State
-from te_lite.schedule.step import CacheRead, CacheWrite
 
 from ..core.values.schedule_primitives import compute_at
 from .predicates import (

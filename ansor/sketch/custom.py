@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from te_lite.errors import require
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Split, Step
+from te_lite.schedule.step import Step
 
 from ..core.errors import PartError
 from ..core.values.checks import require_part

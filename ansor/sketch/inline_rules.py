@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from te_lite.errors import ScheduleError, require
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import SPATIAL, Iter, Stage, State
-from te_lite.schedule.step import ComputeInline
 
 from ..core.values.schedule_primitives import annotate, compute_at, reorder, split
 from .predicates import CONST_INDICES, always_inlined, axis_name, consumers, named_axes, producers

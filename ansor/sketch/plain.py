@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import gcd, prod
 
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import REDUCE, ROOT, State
-from te_lite.schedule.step import ComputeInline
 
 from ..core.tasks.task import SearchTask
 from ..core.values.schedule_primitives import annotate, fuse, split

@@ -7,8 +7,8 @@ from math import prod
 
 from te_lite.computation.tensor import Operation
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheWrite
 from te_lite.schedule.state import Iter, State
-from te_lite.schedule.step import CacheWrite
 
 from ..core.values.schedule_primitives import annotate, compute_at, fuse, split
 from .plain import THREADS

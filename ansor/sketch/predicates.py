@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from te_lite.bounds.reads import reads_all, reads_by_producer
 from te_lite.expr.expr import Expr
 from te_lite.expr.visit import free_vars
+from te_lite.schedule.loop_steps import Split, Splitting
+from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
-from te_lite.schedule.step import CacheWrite, FollowFusedSplit, FollowSplit, NewStage, RFactor, Split, Step, inserts_at
+from te_lite.schedule.step import Step
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
 UNROLL_INNER = "auto_scheduler_always_unroll_inner"
@@ -199,7 +201,7 @@ def traced_steps(steps: Sequence[Step], k: int) -> Iterator[tuple[int, Step]]:
         step = steps[position]
         if step.stage == k:
             yield position, step
-        if isinstance(step, NewStage) and k > inserts_at(step):
+        if step.inserts_at is not None and k > step.inserts_at:
             k -= 1
 
 
@@ -216,8 +218,7 @@ def has_rfactor(state: State, k: int) -> bool:
 def split_steps(state: State, k: int) -> list[int]:
     """The positions of the splits of stage `k`, last first (those made before an rfactor are not its own)."""
     own = sum(isinstance(rel, SplitRel) for rel in state.stages[k].relations)
-    kinds = (Split, FollowSplit, FollowFusedSplit)
-    steps = [(position, step) for position, step in traced_steps(state.steps, k) if isinstance(step, kinds)][:own]
+    steps = [(position, step) for position, step in traced_steps(state.steps, k) if isinstance(step, Splitting)][:own]
     return [position for position, step in steps if isinstance(step, Split)]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import REDUCE, ROOT, SPATIAL, Iter, State
-from te_lite.schedule.step import RFactor, Split
 
 from ..core.values.schedule_primitives import annotate, compute_at, follow_split, fuse, reorder, split
 from .predicates import (

@@ -15,12 +15,11 @@ from typing import Any
 
 from te_lite.bounds.bounds import Bounds
 from te_lite.bounds.index_span import span_at_least
-from te_lite.bounds.loop_scope import kernel_of
+from te_lite.bounds.loop_scope import kernel_of, tile_count
 from te_lite.bounds.reads import Form, reads_by_producer
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.lanes import ceildiv, larger, product, smaller
-from te_lite.expr.storage import storage_class, stored_strides
-from te_lite.lowering.double_buffer import stored_elements, tile_count
+from te_lite.expr.storage import storage_class, stored_elements, stored_strides
 from te_lite.schedule.state import INLINED, SplitRel, Stage, State
 
 from .predicates import NO_SPLIT, named_axes, split_steps
@@ -39,7 +38,7 @@ def shared_bytes(bounds: Bounds) -> dict[int, Any]:
             kernel = kernel_of(bounds.state, k)
             elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage)
             size = element_bytes(stage.op.dtype)
-            total[kernel] = total.get(kernel, 0) + stored_elements(elements, size, tile_count(bounds, k)) * size
+            total[kernel] = total.get(kernel, 0) + stored_elements(elements, size, tile_count(bounds.state, k)) * size
     return total
 
 

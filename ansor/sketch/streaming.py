@@ -21,8 +21,8 @@ from te_lite.bounds.index_span import usual_steps
 from te_lite.bounds.reads import reads_by
 from te_lite.computation.tensor import Operation
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL, State
-from te_lite.schedule.step import RFactor
 
 from ..core.tasks.task import SearchTask
 from ..core.values.schedule_primitives import annotate, fuse, reorder, split

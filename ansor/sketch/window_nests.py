@@ -16,9 +16,10 @@ from math import prod
 from te_lite.bounds.index_span import form_axes, usual_steps
 from te_lite.bounds.reads import Read, reads_by
 from te_lite.computation.tensor import Operation
+from te_lite.schedule.place_steps import ComputeRoot
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import INLINED, REDUCE, Iter, State
-from te_lite.schedule.step import CacheRead, ComputeRoot
 
 from ..core.values.schedule_primitives import annotate, compute_at, reorder, split
 from .plain import THREADS

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 
 from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.place_steps import ComputeInline, ComputeRoot
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
-from te_lite.schedule.step import ComputeInline, ComputeRoot
 
 from ..core.values.schedule_primitives import compute_at
 from ..sketch.predicates import (

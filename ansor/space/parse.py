@@ -11,8 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from te_lite.errors import ScheduleError
+from te_lite.schedule.loop_steps import Split
+from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.state import State
-from te_lite.schedule.step import ComputeAt, ComputeInline, ComputeRoot, Split, Step
+from te_lite.schedule.step import Step
 
 from ..core.target.hardware import HardwareParams
 from ..core.target.target import Target

@@ -16,8 +16,8 @@ import numpy as np
 
 from te_lite.bounds.bounds import Bounds, infer_bounds
 from te_lite.expr.lanes import product
+from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Split
 from te_lite.schedule.state import SplitRel, Stage, State
-from te_lite.schedule.step import FollowFusedSplit, FollowSplit, Split
 
 from ..core.target.hardware import HardwareParams
 from ..core.target.target import Target

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import SplitRel, State
-from te_lite.schedule.step import Split, Step
+from te_lite.schedule.step import Step
 
 from ..core.target.hardware import HardwareParams
 from ..core.target.target import Target

@@ -16,9 +16,10 @@ import numpy as np
 
 from te_lite.computation.computation import Computation
 from te_lite.errors import TeError
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import initial_state
-from te_lite.schedule.step import Length, Split, Step
+from te_lite.schedule.step import Length, Step
 
 from .decisions.table import DECISIONS
 

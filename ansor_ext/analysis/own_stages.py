@@ -15,8 +15,8 @@ from ansor.sketch.generate import CPU_RULES
 from ansor.sketch.predicates import consumers, fusion_target
 from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheWrite
 from te_lite.schedule.state import State
-from te_lite.schedule.step import CacheWrite
 
 Mine = Callable[[SketchContext, State, int], bool]
 """Whether a stage is one of the rule's own."""

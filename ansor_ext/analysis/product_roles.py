@@ -53,7 +53,7 @@ of warps add up all terms of a turn in the tensor core, so of them there must be
 class Factor:
     """Stage `stage` is read as a factor, its dimension `side` along the rows or columns, `terms` along the sum.
 
-    With `reindexed` they are dimensions of a copy that has the axes of the read (`te_lite.schedule.step.Reindex`).
+    With `reindexed` they are dimensions of a copy that has the axes of the read (`te_lite/schedule/axis_steps.py`).
     `last` is the dimension whose elements are neighbours in memory.
     """
 

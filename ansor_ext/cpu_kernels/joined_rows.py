@@ -20,9 +20,9 @@ from ansor.core.values.schedule_primitives import fuse
 from ansor.sketch.predicates import is_read_argument
 from ansor.sketch.rule import Condition, Outcome, SketchContext
 from te_lite.loops.register_tile import largest_divisor
+from te_lite.schedule.axis_steps import JoinAxes
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
-from te_lite.schedule.step import JoinAxes
 
 from ..analysis.own_stages import cpu_sketches, with_reader
 from ..analysis.read_axes import extents_of, runs_of

@@ -30,8 +30,9 @@ from ansor.sketch.rule import Condition, Outcome, SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.loops.register_tile import largest_divisor
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import REDUCE, SPATIAL, State
-from te_lite.schedule.step import CacheRead, StorageOrder
+from te_lite.schedule.storage_steps import StorageOrder
 
 from ..analysis.own_stages import cpu_sketches, with_reader
 from ..analysis.read_axes import extents_of

@@ -24,8 +24,9 @@ from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import Form, reads_by_producer
 from te_lite.computation.tensor import PlaceholderOp
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import State
-from te_lite.schedule.step import CacheRead, StorageOrder
+from te_lite.schedule.storage_steps import StorageOrder
 
 from ..analysis.read_axes import axes_of, extents_of
 

@@ -8,9 +8,10 @@ from ansor.core.values.schedule_primitives import annotate, reorder
 from te_lite.computation.derive import axes_in_order, plain_read
 from te_lite.computation.tensor import PlaceholderOp, Tensor
 from te_lite.expr.expr import IterVar
+from te_lite.schedule.axis_steps import Reindex
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Reindex, StorageOrder
+from te_lite.schedule.storage_steps import StorageOrder
 
 
 @dataclass(frozen=True)

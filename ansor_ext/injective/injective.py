@@ -24,8 +24,8 @@ from ansor.sketch.shared_memory import element_bytes
 from te_lite.expr.expr import Expr
 from te_lite.expr.visit import free_vars
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL, State
-from te_lite.schedule.step import CacheWrite, RFactor
 
 ITEMS = (1, 2, 4, 8)
 FULL_THREADS = 128 * 512

@@ -8,9 +8,9 @@ needed; the price is twice the shared memory, which may cost resident blocks.
 from __future__ import annotations
 
 from te_lite.expr.storage import storage_class
+from te_lite.schedule.ahead_steps import DoubleBuffer
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ATTACHED, REDUCE, State
-from te_lite.schedule.step import DoubleBuffer
 
 
 def can_be_fetched_ahead(state: State, k: int) -> bool:

@@ -42,9 +42,10 @@ from ansor.space.states import concrete
 from ansor.space.variants import home
 from te_lite.bounds.index_span import usual_steps
 from te_lite.bounds.reads import Read, reads_by
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.state import INLINED, State
-from te_lite.schedule.step import Split, StorageAlign
+from te_lite.schedule.storage_steps import StorageAlign
 
 from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.product_roles import roles_of

@@ -22,7 +22,6 @@ from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
 from te_lite.schedule.state import State
-from te_lite.schedule.step import DoubleBuffer, RFactor, Step, StorageOrder
 
 from ..analysis.known_tiles import VECTOR, Product, best_tiles, is_large
 
@@ -89,8 +88,8 @@ def _tiles(product: Product) -> Sequence[Tile]:
 def _space(task: SearchTask, sketches: Sequence[State]) -> Space | None:
     """That of the sketch that fetches tiles of both factors ahead, turned where their terms are neighbours."""
     hardware = task.hardware_params.completed(task.target)
-    ahead = [s for s in sketches if _count(s, DoubleBuffer) == 2 and not _count(s, RFactor)]
-    for sketch in sorted(ahead, key=lambda s: (-_count(s, StorageOrder), len(s.steps))):
+    ahead = [s for s in sketches if _count(s, "DBF") == 2 and not _count(s, "RF")]
+    for sketch in sorted(ahead, key=lambda s: (-_count(s, "STO"), len(s.steps))):
         space = space_of(sketch, task.target, hardware)
         if [t.parts for t in space.tiles if t.reduce] == [len(TERMS)] and _has_levels(space):
             return space
@@ -102,13 +101,13 @@ def _has_levels(space: Space) -> bool:
     return kinds == ["fetch", "fetch", "unroll"] and all(t.reduce or t.parts == len(ONE) for t in space.tiles)
 
 
-def _count(sketch: State, kind: type[Step]) -> int:
-    return sum(isinstance(step, kind) for step in sketch.steps)
+def _count(sketch: State, letters: str) -> int:
+    return sum(step.tag == letters for step in sketch.steps)
 
 
 def _row(space: Space, product: Product, tile: Tile) -> np.ndarray:
     """The tile as a row of the space, nothing of it in a loop that is not written out."""
-    row, turned = np.zeros(space.width, np.int64), {s.stage for s in space.sketch.steps if isinstance(s, StorageOrder)}
+    row, turned = np.zeros(space.width, np.int64), {s.stage for s in space.sketch.steps if s.tag == "STO"}
     lengths = {product.rows: tile.rows, product.columns: tile.columns}
     for axis, own in enumerate(space.tiles):
         row[own.columns] = TERMS if own.reduce else lengths.get(axis, ONE)

@@ -22,9 +22,10 @@ from ansor.sketch.predicates import split_steps
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import reads_by
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import INLINED, State
-from te_lite.schedule.step import Split, Step
+from te_lite.schedule.step import Step
 
 from ..analysis.changes import changed
 from ..analysis.product_roles import roles_of, sides_of

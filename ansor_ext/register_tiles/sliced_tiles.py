@@ -34,8 +34,8 @@ from te_lite.bounds.reads import Read, reads_by
 from te_lite.computation.tensor import Tensor
 from te_lite.expr.expr import Load, Reduce
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import INLINED, Stage, State
-from te_lite.schedule.step import RFactor
 
 from ..analysis.own_stages import derive
 from ..analysis.product_roles import Factor, factor_of, roles_of, sides_of

@@ -30,9 +30,12 @@ from ansor.core.values.schedule_primitives import annotate, compute_at, fuse, re
 from ansor.sketch.reduction_rules import fuse_reductions
 from ansor.sketch.rule import SketchContext
 from te_lite.online.online import joined_ops
+from te_lite.schedule.online_steps import JoinReductions
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead, RFactor
 from te_lite.schedule.state import INLINED, REDUCE, SPATIAL, State
-from te_lite.schedule.step import CacheRead, ComputeInline, JoinReductions, RFactor, SetScope
+from te_lite.schedule.storage_steps import SetScope
 
 from ..analysis.nominal import NOMINAL_SMS
 from .row_stages import RowProgram, row_program

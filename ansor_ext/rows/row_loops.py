@@ -16,9 +16,10 @@ from ansor.core.values.schedule_primitives import annotate, compute_at, fuse, re
 from ansor.sketch.reduction_rules import fuse_reductions
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import REDUCE, State
-from te_lite.schedule.step import ComputeInline, RFactor
 
 from .row_stages import RowProgram, row_program
 

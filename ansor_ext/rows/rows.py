@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from ansor.core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import REDUCE, SPATIAL, State
-from te_lite.schedule.step import CacheRead, ComputeInline, SetScope
+from te_lite.schedule.storage_steps import SetScope
 
 from .row_stages import RowProgram, row_program
 

@@ -14,7 +14,7 @@ from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import reads_by_producer
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ATTACHED, INLINED, State
-from te_lite.schedule.step import StorageAlign
+from te_lite.schedule.storage_steps import StorageAlign
 
 from ..analysis.read_axes import axes_of, extents_of
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
-from te_lite.schedule.step import StorageAlign, StorageOrder
+from te_lite.schedule.storage_steps import StorageAlign, StorageOrder
 
 from .padded_shared import BANK_BYTES, PAD_BYTES, strided_copies
 

@@ -26,8 +26,8 @@ from ansor.sketch.rule import SketchContext, SketchRule
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import Affine, Form, Read, reads_by_producer
 from te_lite.schedule.replay import apply
+from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import INLINED, REDUCE, SPATIAL, Iter, Stage, State
-from te_lite.schedule.step import CacheRead
 
 from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import derive

@@ -21,9 +21,10 @@ from ansor.sketch.predicates import fusion_target, has_rfactor, loop_length, nee
 from ansor.sketch.reduction_rules import AddRfactor, CrossThreadReduction
 from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
 from te_lite.expr.expr import Expr
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply, replay
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import REDUCE, ROOT, SPATIAL, Iter, Stage, State
-from te_lite.schedule.step import RFactor, Split
 
 from ..analysis.nominal import NOMINAL_SMS, SCHEDULERS
 from ..analysis.own_stages import derive

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import gcd
 
 from te_lite.computation.tensor import Tensor
+from te_lite.schedule.loop_steps import FollowFusedSplit, Split
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
-from te_lite.schedule.step import FollowFusedSplit, Length, Split
+from te_lite.schedule.step import Length
 from te_lite.tensor_core.fragment import LANES
 from te_lite.tensor_core.mma import ROW_BYTES, Mma
 from te_lite.tensor_core.swizzle import can_be_swizzled
@@ -36,9 +37,7 @@ def split_loop(s: Schedule, stage: StageHandle, axis: Loop, lengths: tuple[Lengt
 
 def shared_copy(s: Schedule, factor: Factor, source: Tensor, sums: Tensor) -> Tensor:
     """A copy of a factor of `sums` in shared memory, with the axes of its read where they are needed."""
-    if factor.reindexed:
-        return s.reindex(source, "shared", sums)
-    copy: Tensor = s.cache_read(source, "shared", [sums])
+    copy: Tensor = s.reindex(source, "shared", sums) if factor.reindexed else s.cache_read(source, "shared", [sums])
     return copy
 
 

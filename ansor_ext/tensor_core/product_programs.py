@@ -20,8 +20,8 @@ from ansor.space.decisions.parts import Choice, Grid
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import State
-from te_lite.schedule.step import RFactor
 
 from ..analysis.known_tiles import best_tiles, is_large
 from .warp_tiles import products

@@ -38,10 +38,11 @@ from math import prod
 from ansor.sketch.predicates import elementwise_reader
 from ansor.sketch.rule import SketchContext, SketchRule
 from te_lite.computation.tensor import Tensor
+from te_lite.schedule.axis_steps import JoinAxes
 from te_lite.schedule.replay import apply
 from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import State
-from te_lite.schedule.step import CacheWrite, JoinAxes, RFactor
 
 from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import derive

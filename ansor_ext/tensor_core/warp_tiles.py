@@ -27,8 +27,8 @@ from ansor.space.decisions.parts import Grid
 from ansor.space.decisions.point_table import PointTable
 from te_lite.expr.storage import storage_class
 from te_lite.expr.visit import walk
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import Attach, SplitRel, State
-from te_lite.schedule.step import Split
 from te_lite.tensor_core.fragment import LANES
 from te_lite.tensor_core.fragment_storage import FragmentStorage, fragment_storage
 from te_lite.tensor_core.mma import GROUP_ROW_BYTES, ROW_BYTES, Mma

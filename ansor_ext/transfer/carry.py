@@ -24,8 +24,9 @@ from ansor.space.parse import begins, shape_of, variant_of
 from ansor.space.spaces import space_of, tables_of_factors
 from ansor.space.structures import Structure, structure
 from te_lite.errors import ScheduleError
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Split, Step
+from te_lite.schedule.step import Step
 
 from .epilogues import with_other_epilogue
 

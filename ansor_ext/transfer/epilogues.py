@@ -6,14 +6,11 @@ what in which order, they are steps of the other computation; whether they are g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
 
-from te_lite.schedule.step import CacheRead, ComputeInline, FollowFusedSplit, FollowSplit, NewStage, Step, inserts_at
-
-ONE_STAGE = ("stage", "target", "other", "total", "reader")
+from te_lite.schedule.place_steps import ComputeInline
+from te_lite.schedule.step import Step
 
 
 def with_other_epilogue(
@@ -35,10 +32,10 @@ def _without(steps: Sequence[Step], own: Collection[int]) -> list[Step] | None:
     for position, step in enumerate(steps):
         if step.stage in own and isinstance(step, ComputeInline):
             continue
-        if any(k in own for k in _stages(step)):
+        if any(k in own for k in step.stages):
             return None
         places[position] = len(out)
-        out.append(_renumbered(step, partial(_left_of, own), places))
+        out.append(step.renumbered(partial(_left_of, own), places.__getitem__))
         own = _moved(own, step)
     return out
 
@@ -51,7 +48,7 @@ def _with(bare: Sequence[Step], pattern: Sequence[Step], own: Collection[int]) -
     def add(own: Collection[int]) -> Collection[int]:
         step = bare[len(places)]
         places[len(places)] = len(out)
-        out.append(_renumbered(step, partial(_among, own), places))
+        out.append(step.renumbered(partial(_among, own), places.__getitem__))
         return _moved(own, out[-1])
 
     for step in pattern:
@@ -80,21 +77,5 @@ def _among(own: Collection[int], k: int) -> int:
 
 def _moved(own: Collection[int], step: Step) -> Collection[int]:
     """The numbers of the stages after a step that may have made one."""
-    return {o + (o > inserts_at(step)) for o in own} if isinstance(step, NewStage) else own
-
-
-def _stages(step: Step) -> tuple[int, ...]:
-    return (*step.stages, *(step.readers if isinstance(step, CacheRead) else ()))
-
-
-def _renumbered(step: Step, stage: Callable[[int], int], places: Mapping[int, int]) -> Step:
-    """A step about stages, and splits, that have other numbers."""
-    changed: dict[str, Any] = {name: stage(getattr(step, name)) for name in ONE_STAGE if hasattr(step, name)}
-    match step:
-        case CacheRead(readers=readers):
-            changed["readers"] = tuple([stage(k) for k in readers])
-        case FollowSplit(source=source):
-            changed["source"] = places[source]
-        case FollowFusedSplit(sources=sources):
-            changed["sources"] = tuple([places[k] for k in sources])
-    return replace(step, **changed)
+    at = step.inserts_at
+    return own if at is None else {o + (o > at) for o in own}

@@ -22,9 +22,9 @@ from ansor.core.values.schedule_primitives import annotate, compute_at, reorder,
 from ansor.sketch.rule import Condition, Outcome, SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import Read, reads_by
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import REDUCE, SPATIAL, State
-from te_lite.schedule.step import ComputeInline
 
 from ..analysis.own_stages import cpu_sketches, with_reader
 from ..analysis.read_axes import axes_of, extents_of

@@ -23,10 +23,10 @@ from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.computation.tensor import ComputeOp
 from te_lite.loops.register_tile import VectorUnit
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.state import State
-from te_lite.schedule.step import ComputeInline
 
 from ..cpu_kernels.micro_kernel import with_panels
 from ..cpu_kernels.shape_costs import tile_costs

@@ -9,9 +9,9 @@ from typing import Any
 import ansor
 import te_lite as te
 from ansor.offline.analytical import AnalyticalRunner
+from te_lite.schedule.loop_steps import Reorder, Split
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Reorder, Split
 
 
 def applies(policy: Any, state: State, stage: int) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 import te_lite as te
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import from_json
+from te_lite.schedule.step import from_json
 
 from ..core.schedules import loops, needs_right, product
 from ..core.verdict import function, need

@@ -2,8 +2,8 @@
 
 from ansor.sketch.predicates import consumers
 from ansor.sketch.rule import Condition
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
-from te_lite.schedule.step import ComputeInline
 
 
 def readers(state, k):

@@ -10,8 +10,8 @@ nobody reads (the output). After inlining, the walk goes on with the stage befor
 
 from ansor.sketch.predicates import consumers
 from ansor.sketch.rule import Condition
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
-from te_lite.schedule.step import ComputeInline
 
 
 def readers(state, k):

@@ -28,7 +28,7 @@ from ansor.layout.packing import PackedLayout
 from te_lite.errors import require
 from te_lite.loops.stmt import LoweredFunc
 from te_lite.printing.dag_json import dag_to_json
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Function

@@ -23,9 +23,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from math import prod
+from typing import Any
 
+from ..expr.lanes import product, smaller
 from ..expr.storage import scope_rank, storage_class
-from ..schedule.state import ATTACHED, MIXED, REDUCE, SPATIAL, Attach, FuseRel, SplitRel, Stage, State
+from ..schedule.state import ATTACHED, MIXED, REDUCE, SPATIAL, Attach, FuseRel, Iter, SplitRel, Stage, State
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -136,3 +138,36 @@ def thread_ranks(stage: Stage, tags: Collection[str]) -> dict[int, int]:
             if over:
                 ranks[rel.parent] = max(over)
     return ranks
+
+
+def in_turn(it: Iter) -> bool:
+    """Whether the turns of a loop come one after the other."""
+    return it.annotation in ("none", "unroll")
+
+
+def tile_loops(state: State, k: int) -> tuple[int, ...]:
+    """The loops, outermost first, whose turns each use one tile of stage k: uids of the stage it is computed in.
+
+    They end with the loop that it is computed at.  Of reduction loops, they begin below the first loop outside that is
+    no plain reduction loop or at which anything else is computed.
+    """
+    attach = state.stages[k].attach
+    assert attach is not None
+    target = state.stages[attach.stage]
+    found = [attach.iter]
+    outside = target.iters[: target.position(attach.iter)] if target.vars[attach.iter].kind == REDUCE else ()
+    for it in reversed(outside):
+        if it.kind != REDUCE or not in_turn(it) or state.attached_to(attach.stage, it.uid):
+            break
+        found.append(it.uid)
+    return tuple(reversed(found))
+
+
+def tile_count(state: State, k: int) -> Any:
+    """The tiles that stage k has storage for (an int or lanes): those that it asks for, but no more than turns."""
+    stage = state.stages[k]
+    if not stage.double_buffer or stage.attach is None:
+        return 1
+    loops = state.stages[stage.attach.stage].vars
+    turns: Any = product([loops[uid].extent for uid in tile_loops(state, k)])
+    return smaller(stage.tiles, turns)

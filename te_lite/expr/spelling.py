@@ -41,8 +41,13 @@ class Primitives:
             cls._written = written
             Primitives._parts[written] = cls
 
+    @classmethod
+    def _known(cls) -> list[str]:
+        """The primitives that it has."""
+        return public_names(cls)
+
     def __getattr__(self, name: str) -> Any:
-        known = public_names(type(self))
-        places = [f"{written}.{name}" for written, part in Primitives._parts.items() if name in public_names(part)]
+        known = self._known()
+        places = [f"{written}.{name}" for written, part in Primitives._parts.items() if name in part._known()]
         instead = f"write {places[0]}(...)" if places else f"{did_you_mean(name, known)}it has {', '.join(known)}"
         raise AttributeError(f"{self._written} has no {name!r}; {instead}")

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from .lanes import ceildiv
+
+ALIGNMENT = 16
+"""Bytes: every one of several tiles starts at a multiple of them."""
 SCOPE_RANK = {"global": 0, "shared": 1, "fragment": 2, "local": 3}
 """How private each class of storage is: more than the threads of a rank that do not share it (`loop_scope`)."""
 
@@ -43,3 +47,13 @@ def stored_strides(
         strides[d] = stride
         stride = stride * shape[d]
     return strides
+
+
+def tile_stride(elements: Any, element_bytes: int) -> Any:
+    """From one tile to the next, in elements (an int or lanes): every tile starts at a multiple of 16 bytes."""
+    return ceildiv(elements * element_bytes, ALIGNMENT) * ALIGNMENT // element_bytes
+
+
+def stored_elements(elements: Any, element_bytes: int, tiles: Any) -> Any:
+    """The elements that storage of `tiles` of `elements` each takes (ints or lanes)."""
+    return tile_stride(elements, element_bytes) * (tiles - 1) + elements

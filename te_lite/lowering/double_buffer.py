@@ -26,17 +26,16 @@ before the loop are groups of their own, so such barriers stand between them, to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ..bounds.bounds import Bounds
+from ..bounds.loop_scope import in_turn, tile_count, tile_loops
 from ..errors import LowerError, require
 from ..expr.dtype import BYTES
 from ..expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare
-from ..expr.lanes import ceildiv, product, smaller
+from ..expr.lanes import product
 from ..expr.simplify import Simplifier
-from ..expr.storage import storage_class
+from ..expr.storage import storage_class, tile_stride
 from ..expr.visit import transform, walk
 from ..loops.perfect_nest import perfect_nest
 from ..loops.stmt import (
@@ -59,58 +58,8 @@ from ..loops.stmt import (
     stored_in,
     with_bodies,
 )
-from ..schedule.state import ATTACHED, REDUCE, Iter, State
+from ..schedule.state import ATTACHED
 from .lower_facts import Facts
-
-ALIGNMENT = 16
-
-
-# ------------------------------------------------------------------------------------------------ facts of states
-
-
-def _in_turn(it: Iter) -> bool:
-    return it.annotation in ("none", "unroll")
-
-
-def tile_loops(state: State, k: int) -> tuple[int, ...]:
-    """The loops, outermost first, whose turns each use one tile of stage k: uids of the stage it is computed in.
-
-    They end with the loop that it is computed at.  Of reduction loops, they begin below the first loop outside that is
-    no plain reduction loop or at which anything else is computed.
-    """
-    attach = state.stages[k].attach
-    assert attach is not None
-    target = state.stages[attach.stage]
-    found = [attach.iter]
-    outside = target.iters[: target.position(attach.iter)] if target.vars[attach.iter].kind == REDUCE else ()
-    for it in reversed(outside):
-        if it.kind != REDUCE or not _in_turn(it) or state.attached_to(attach.stage, it.uid):
-            break
-        found.append(it.uid)
-    return tuple(reversed(found))
-
-
-def tile_count(bounds: Bounds, k: int) -> Any:
-    """The tiles that stage k has storage for (an int or lanes): those that it asks for, but no more than turns."""
-    stage = bounds.state.stages[k]
-    if not stage.double_buffer or stage.attach is None:
-        return 1
-    loops = bounds.state.stages[stage.attach.stage].vars
-    turns: Any = product([loops[uid].extent for uid in tile_loops(bounds.state, k)])
-    return smaller(stage.tiles, turns)
-
-
-def tile_stride(elements: Any, element_bytes: int) -> Any:
-    """From one tile to the next, in elements (an int or lanes): every tile starts at a multiple of 16 bytes."""
-    return ceildiv(elements * element_bytes, ALIGNMENT) * ALIGNMENT // element_bytes
-
-
-def stored_elements(elements: Any, element_bytes: int, tiles: Any) -> Any:
-    """The elements that storage of `tiles` of `elements` each takes (ints or lanes)."""
-    return tile_stride(elements, element_bytes) * (tiles - 1) + elements
-
-
-# -------------------------------------------------------------------------------------------------------- lowering
 
 
 @dataclass(frozen=True)
@@ -124,14 +73,19 @@ class Pipeline:
     tiles: int
 
 
-def double_buffered(facts: Facts, root: int, nest: Stmt) -> Stmt:
-    """The nest of root stage `root` with its double-buffered stages fetched one turn ahead.
+def fetched_ahead(facts: Facts) -> Callable[[int, Stmt], Stmt]:
+    """What gives a nest with its double-buffered stages fetched ahead, from it and the number of its root stage.
 
     Raises LowerError for a stage that cannot be: not in shared memory, not computed at a loop in turn, or fed
     through shared memory or by other stages of the same loop.
     """
-    found = {p.loops[0]: p for p in _pipelines(facts, root)}
-    return _Pass(facts, found).visit(nest, False) if found else nest
+    check_double_buffers(facts)
+
+    def rewritten(root: int, nest: Stmt) -> Stmt:
+        found = {p.loops[0]: p for p in _pipelines(facts, root)}
+        return _Pass(facts, found).visit(nest, False) if found else nest
+
+    return rewritten
 
 
 def check_double_buffers(facts: Facts) -> None:
@@ -144,7 +98,7 @@ def check_double_buffers(facts: Facts) -> None:
         require(stage.where == ATTACHED and attach is not None, LowerError, subject, law, where=stage.where)
         assert attach is not None
         it = facts.stages[attach.stage].vars[attach.iter]
-        require(_in_turn(it), LowerError, subject, law, loop=it.name, kind=it.kind, annotation=it.annotation)
+        require(in_turn(it), LowerError, subject, law, loop=it.name, kind=it.kind, annotation=it.annotation)
         scope = next(b.scope for (s, _), b in facts.buffers.items() if s == k)
         require(storage_class(scope) == "shared", LowerError, subject, "the storage must be shared memory", scope=scope)
 
@@ -159,7 +113,7 @@ def _pipelines(facts: Facts, root: int) -> list[Pipeline]:
 
 
 def _pipeline(facts: Facts, loops: tuple[Var, ...], stages: Sequence[int]) -> Pipeline:
-    counts = {tile_count(facts.bounds, k) for k in stages}
+    counts = {tile_count(facts.state, k) for k in stages}
     names, law = ", ".join(facts.stages[k].op.name for k in stages), "copies of one loop have as many tiles each"
     require(len(counts) == 1, LowerError, f"pipeline {names}", law, tiles=sorted(counts))
     return Pipeline(tuple(stages), tuple([b for k in stages for b in facts.own_buffers(k)]), loops, counts.pop())

@@ -1,11 +1,11 @@
 """From a state to a loop nest.
 
 The order of work: infer bounds; give every loop a variable and every stage a buffer; build the nest of each root
-stage with the stages computed inside it (`lower_nest.py`), shared tiles fetched ahead where that was asked for
-(`double_buffer.py`), private arrays that threads share out cut to the part of each (`thread_parts.py`); wrap kernels in
-their block and thread loops; then the passes: virtual threads are sunk below barriers (`vthread.py`), loops are
-unrolled (`unroll.py`), in kernels without the guards that most turns do not need (`whole_turns.py`), barriers are put
-where threads meet in shared memory (`sync.py`).
+stage with the stages computed inside it (`lower_nest.py`), rewritten as kinds of steps ask for (`Ask`), private arrays
+that threads share out cut to the part of each (`thread_parts.py`); wrap kernels in their block and thread loops; then
+the passes: virtual threads are sunk below barriers (`vthread.py`), loops are unrolled (`unroll.py`), in kernels without
+the guards that most turns do not need (`whole_turns.py`), barriers are put where threads meet in shared memory
+(`sync.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ..schedule.schedule import Schedule
 from ..schedule.state import ROOT, State
 from ..verify.verify import verify
 from ..verify.verify_reads import require_reads_inside
-from .double_buffer import check_double_buffers, double_buffered
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
 from .thread_parts import keep_own_parts
@@ -73,11 +72,26 @@ def unverified(
     twice = [t.name for t in listed if listed.count(t) > 1]
     require(not twice, LowerError, name, "an argument is listed twice", arguments=twice)
     facts = Facts(infer_bounds(state), listed)
-    check_double_buffers(facts)
+    rewritings = _asked_for(facts)
     nests = NestBuilder(facts)
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
-    built = [keep_own_parts(facts, k, double_buffered(facts, k, nests.stage_nest(k))) for k in roots]
+    built = [keep_own_parts(facts, k, _rewritten(rewritings, k, nests.stage_nest(k))) for k in roots]
     return as_function(facts, seq(*[_kernel(facts, k, nest) for k, nest in zip(roots, built, strict=True)]), name)
+
+
+Rewriting = Callable[[int, Stmt], Stmt]
+
+
+def _asked_for(facts: Facts) -> list[Rewriting]:
+    """What steps ask of nests (`Ask`), each kind once."""
+    asked = dict.fromkeys(ask.lowering for stage in facts.stages for ask in stage.asks if ask.lowering)
+    return [when_called(*name.split(":"))(facts) for name in asked]
+
+
+def _rewritten(rewritings: Sequence[Rewriting], k: int, nest: Stmt) -> Stmt:
+    for rewriting in rewritings:
+        nest = rewriting(k, nest)
+    return nest
 
 
 def loop_nest(state: State, args: Sequence[Tensor] | None = None) -> tuple[Facts, Stmt]:

@@ -23,7 +23,6 @@ from ..schedule.loop_value import all_values
 from ..schedule.region import ZERO, DivAtom, Linear, Region
 from ..schedule.state import ATTACHED, INLINED, ROOT, State
 from ..tensor_core.fragment_storage import fragment_storage
-from ..tensor_core.swizzle import Swizzle
 from .zero_terms import without_zero_terms
 
 
@@ -40,6 +39,7 @@ class Grown:
 
 
 Followers = Mapping[int, tuple[int, Any]]
+rows_of: Callable[[str, int, int], Any] = when_called("te_lite.tensor_core.swizzle", "rows_of")
 checked: Callable[[State], Followers] = when_called("te_lite.lowering.lower_along", "checked")
 
 
@@ -208,7 +208,7 @@ class Facts:
         if not stage.swizzled:
             return index
         row = stage.stored([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])[-1]
-        swizzle = Swizzle.of_rows(stage.op.name, row, BYTES[buffer.dtype])
+        swizzle = rows_of(stage.op.name, row, BYTES[buffer.dtype])
         return as_expr(swizzle.place(index, index_xor))
 
     def from_start(self, k: int, indices: Sequence[Expr]) -> list[Expr]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from ..expr.dtype import BYTES
 from ..expr.expr import Call, Expr, Var, as_expr, binary
 from ..expr.simplify import Simplifier
+from ..expr.storage import ALIGNMENT
 from ..expr.visit import conjuncts, free_vars, substitute, walk
 from ..loops.perfect_nest import IN_TURN
 from ..loops.stmt import (
@@ -32,7 +33,6 @@ from ..loops.stmt import (
     stmts_of,
     with_bodies,
 )
-from .double_buffer import ALIGNMENT
 
 
 def whole_turns(s: Stmt, simplifier: Simplifier) -> Stmt:

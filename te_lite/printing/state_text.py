@@ -60,8 +60,7 @@ def marks_of(stage: Stage) -> Iterable[str]:
         yield f"scope: {stage.compute.scope}"
     if stage.swizzled:
         yield "swizzled"
-    if stage.double_buffer:
-        yield "double_buffer" if stage.tiles == 2 else f"pipeline: {stage.tiles}"
+    yield from [ask.text for ask in stage.asks]
     if stage.along:
         yield "along"
 

@@ -4,5 +4,8 @@ Law: a state is the replay of its steps; no statement, no bound, no program.
 
 In reading order:
 
-    files    region, step, step_json, state, loop_value, apply_loop, apply_stage, replay, dag, thread_axes, schedule
+    first    region, step, state, loop_value
+    steps    loop_steps, mark_steps, place_steps, storage_steps, stage_steps
+    ours     ahead_steps, swizzle_steps, axis_steps, online_steps
+    then     replay, dag, schedule
 """

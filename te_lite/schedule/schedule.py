@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -24,35 +25,45 @@ from ..expr.spelling import Primitives
 from ..tensor_core.fragment import Digit
 from ..tensor_core.mma import OPERANDS, mma
 from .dag import ComputeDAG
+from .loop_steps import Fuse, Reorder, Split
+from .mark_steps import Annotate, FreePragma, Pragma
+from .place_steps import ComputeAt, ComputeInline, ComputeRoot
 from .replay import apply
+from .stage_steps import CacheRead, CacheWrite, RFactor
 from .state import Iter, Stage, State
-from .step import (
-    Annotate,
-    CacheRead,
-    CacheWrite,
-    ComputeAlong,
-    ComputeAt,
-    ComputeInline,
-    ComputeRoot,
-    DoubleBuffer,
-    FreePragma,
-    Fuse,
-    JoinAxes,
-    JoinReductions,
-    Pipeline,
-    PostponeDivision,
-    Pragma,
-    Reindex,
-    Reorder,
-    RFactor,
-    SetScope,
-    Split,
-    Step,
-    StorageAlign,
-    StorageOrder,
-    Swizzled,
-)
-from .thread_axes import ThreadAxis, is_positive, thread_axis
+from .step import KINDS, Step, from_json, kind_of
+from .storage_steps import SetScope, StorageAlign, StorageOrder
+
+MAX_FACTOR = 2**31 - 1
+THREAD_TAGS = tuple(f"{kind}.{d}" for kind in ("blockIdx", "threadIdx") for d in "xyz") + ("vthread",)
+
+
+@dataclass(frozen=True)
+class ThreadAxis:
+    """A thread axis to bind loops to: `blockIdx.x`, `threadIdx.x`, `vthread`, ..."""
+
+    tag: str
+    extent: int | None = None
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> ThreadAxis:
+    """A thread axis by its tag; called as `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`.
+
+    An axis with a domain is bound only to loops of that extent.  `cthread` is another word for `vthread`.
+    """
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    tag = "vthread" if tag == "cthread" else tag
+    law = f"the tag must be one of {', '.join(THREAD_TAGS)}"
+    require(tag in THREAD_TAGS, ScheduleError, "thread_axis", law, tag=tag)
+    ok = dom is None or (isinstance(dom, tuple | list) and len(dom) == 2 and dom[0] == 0 and is_positive(dom[1]))
+    require(ok, ScheduleError, "thread_axis", "a domain is (0, extent)", domain=dom)
+    return ThreadAxis(tag, None if dom is None else dom[1])
+
+
+def is_positive(x: Any) -> bool:
+    """Whether it is an extent or a factor: an integer from 1 on that fits 32 bits."""
+    return isinstance(x, int) and not isinstance(x, bool) and 0 < x <= MAX_FACTOR
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,22 @@ class Loop:
 Axis = Loop | IterVar
 
 
-class Schedule(Primitives, written="s"):
+class Part(Primitives):
+    """A part of a schedule, with the primitives that kinds of steps bring."""
+
+    def __getattr__(self, name: str) -> Any:
+        for letters, kind in KINDS.items():
+            if kind.primitive == f"{self._written}.{name}":
+                return partial(kind_of(letters).primitive, self)
+        return super().__getattr__(name)
+
+    @classmethod
+    def _known(cls) -> list[str]:
+        brought = [kind.primitive.rpartition(".") for kind in KINDS.values()]
+        return sorted([*super()._known(), *[name for part, _, name in brought if part == cls._written]])
+
+
+class Schedule(Part, written="s"):
     """A growing list of steps on the computation of a DAG."""
 
     def __init__(self, start: State | ComputeDAG) -> None:
@@ -110,26 +136,6 @@ class Schedule(Primitives, written="s"):
             self.apply(SetScope(k + 1, scope))
         return self.state.stages[k + 1].op.output()
 
-    def reindex(self, tensor: Tensor, scope: str, reader: Tensor | Operation, tile: tuple[int, ...] = ()) -> Tensor:
-        """Read `tensor` through a copy in `scope` that has the axes of the reader; returns the copy.
-
-        Where the reader reads `a[2 * i + r, k]` it reads `copy[i, r, k]` then, and with `tile` (0, 6), axis and length,
-        `copy[i // 6, r, k, i % 6]`.  It must do so in one way alone.
-        """
-        k = self.stage_id(tensor)
-        self.apply(Reindex(k, scope, self.stage_id(reader), tile))
-        return self.state.stages[k + 1].op.output()
-
-    def join_axes(self, tensor: Tensor, first: int, count: int) -> Tensor:
-        """One axis in place of `count` axes of `tensor` from number `first` on; returns what takes its place.
-
-        Where it is `y[n, i, j]`, of [N, 14, 14], it is `y[r]` then, of [N * 196], which is the old `y[r // 196,
-        r // 14 % 14, r % 14]`, and who reads `y[n, i, j]` reads `y[(n * 14 + i) * 14 + j]`.
-        """
-        k = self.stage_id(tensor)
-        self.apply(JoinAxes(k, first, count))
-        return self.state.stages[k].op.output()
-
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute in `scope`, as for `cache_read`, and copy out; returns the cache (a list when given a list)."""
         tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
@@ -152,24 +158,11 @@ class Schedule(Primitives, written="s"):
         op = self.state.stages[k].op
         return op.output() if op.num_outputs == 1 else [op.output(i) for i in range(op.num_outputs)]
 
-    def join_reductions(self, extreme: Tensor, total: Tensor) -> list[Tensor]:
-        """Compute an extreme, and a sum of terms that refer to it, in one pass; returns the pairs `<op>.online`."""
-        k = self.stage_id(extreme)
-        self.apply(JoinReductions(k, self.stage_id(total)))
-        op = self.state.stages[k].op
-        return [op.output(i) for i in range(op.num_outputs)]
-
-    def postpone_division(self, part: Tensor, total: Tensor) -> Tensor:
-        """Divide `total`, a sum of products with `part`, instead of `part`; returns the sum `<total>.undivided`."""
-        k = self.stage_id(total)
-        self.apply(PostponeDivision(self.stage_id(part), k))
-        return self.state.stages[k].op.output()
-
     def __str__(self) -> str:
         return str(self.state)
 
 
-class StageHandle(Primitives, written="s[C]"):
+class StageHandle(Part, written="s[C]"):
     """The primitives of one stage."""
 
     def __init__(self, schedule: Schedule, key: Any) -> None:
@@ -307,36 +300,23 @@ class StageHandle(Primitives, written="s[C]"):
         """Store the stage's axes in this order (numbers, as for `np.transpose`); the last one is contiguous."""
         self.schedule.apply(StorageOrder(self.id, order))
 
-    def swizzle(self) -> None:
-        """Store the stage, in shared memory, so that reading a column of 16-byte chunks meets every bank once."""
-        self.schedule.apply(Swizzled(self.id))
-
     def compute_at(self, target: StageHandle, axis: Axis) -> None:
         """Compute the stage inside a loop of its consumer, as much of it as is needed there."""
-        ok = isinstance(target, StageHandle)
-        require(ok, ScheduleError, f"compute_at {self.op.name}", "the target must be a stage, s[...]", target=target)
-        self.schedule.apply(ComputeAt(self.id, target.id, target.position(axis)))
+        self.schedule.apply(ComputeAt(self.id, *self.inside(target, axis, "compute_at")))
 
-    def compute_along(self, target: StageHandle, axis: Axis) -> None:
-        """Compute the stage, an extreme or a sum, along a loop over the same points in which `target` is summed up."""
+    def inside(self, target: StageHandle, axis: Axis, primitive: str) -> tuple[int, int]:
+        """The numbers of a stage, and of a loop of it, that the stage is to be computed at."""
         ok = isinstance(target, StageHandle)
-        require(ok, ScheduleError, f"compute_along {self.op.name}", "the target must be a stage, s[...]", target=target)
-        self.schedule.apply(ComputeAlong(self.id, target.id, target.position(axis)))
+        require(ok, ScheduleError, f"{primitive} {self.op.name}", "the target must be a stage, s[...]", target=target)
+        return target.id, target.position(axis)
 
     def compute_inline(self) -> None:
         """Put the stage's expression where it is read."""
         self.schedule.apply(ComputeInline(self.id))
 
-    def double_buffer(self) -> None:
-        """Fetch the next tile of a shared copy, computed at a reduction loop, while this one is used.
-
-        Takes twice the shared memory, and one barrier a turn of the loop instead of two.
-        """
-        self.schedule.apply(DoubleBuffer(self.id))
-
-    def pipeline(self, tiles: int) -> None:
-        """As `double_buffer`, with room for `tiles` tiles (2 to 5), which are fetched `tiles` - 1 turns ahead."""
-        self.schedule.apply(Pipeline(self.id, tiles))
+    def step(self, letters: str, *fields: Any) -> None:
+        """Append a step on the stage by its letters and its other fields, as records have them."""
+        self.schedule.apply(from_json([letters, self.id, *fields]))
 
     def set_scope(self, scope: str) -> None:
         """Keep what the stage computes in `scope`: `global`, `shared`, `local`, or a memory `local.<name>`."""

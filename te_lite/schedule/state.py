@@ -75,6 +75,20 @@ Relation = SplitRel | FuseRel
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """What a step asks of a stage beyond its loops, its place and its storage.
+
+    `text` is its line in the text of a state.  `lowering` is `module:function`: `function(facts)`, called once for a
+    program, gives a rewriting `(root, nest) -> nest` of the nests of root stages before any pass (`lower.py`), which
+    `numbers` are for.
+    """
+
+    text: str
+    lowering: str = ""
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Attach:
     """Computed inside loop `iter` (a uid) of stage `stage`; `seq` orders the stages of one loop."""
 
@@ -100,6 +114,7 @@ class Stage:
     tiles: int = 1
     swizzled: bool = False
     along: bool = False
+    asks: tuple[Ask, ...] = ()
 
     @property
     def double_buffer(self) -> bool:

@@ -1,10 +1,15 @@
-"""Transform steps: small frozen values, with the letters and field order of TVM's records.
+"""What a kind of step is: everything that anybody wants to know about it, in one class.
 
-    step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
-         | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR | CacheRead CHR | CacheWrite CHW
-         | RFactor RF | FreePragma PRX | DoubleBuffer DBF | SetScope SSC | JoinReductions JRD | StorageOrder STO
-         | Swizzled SWZ | Pipeline PIP | Reindex RIX | JoinAxes JAX | ComputeAlong CAL | PostponeDivision PDV
-                                                                                  (ours from FreePragma on)
+    records     its letters, and its fields as JSON                         tag, fields, optional, read, written
+    replay      what it refuses, and what it makes of a state               effect
+    numbers     the stages and steps that it names, and where it adds one   about, follows, inserts_at, renumbered
+    schedules   the primitive that makes it, and the calls as Python text   primitive, python
+    bounds      nothing: they follow loops, places and storage of a stage (`state.py`)
+    lowering    nothing, or what `effect` leaves in `Stage.asks`
+
+Everybody else goes by the letters of `KINDS`.  A kind of one's own is a frozen dataclass with these methods, most of
+which have a default; a line in `KINDS`, or `register` above the class; a test; and a page: at most four files.  Its
+module is imported when its letters, or its primitive, are met.
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -12,25 +17,112 @@ per candidate program, or None: a hole that is not decided yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, get_type_hints
 
 import numpy as np
 
+from ..computation.tensor import Operation
+from ..errors import RecordError, ScheduleError, require
+from ..later import loaded
+
 Length = int | np.ndarray | None
 
-ANNOTATIONS = (
-    "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
-    "blockIdx.z", "threadIdx.z", "tensorize",
-)  # fmt: skip
+
+class Kind(NamedTuple):
+    """Where the class of a kind is, and the primitive that makes it where schedules do not have it by themselves."""
+
+    module: str
+    name: str
+    primitive: str = ""
 
 
-class StepBase:
-    """What every step has."""
+KINDS = {
+    "AN": Kind("te_lite.schedule.mark_steps", "Annotate"),
+    "FU": Kind("te_lite.schedule.loop_steps", "Fuse"),
+    "PR": Kind("te_lite.schedule.mark_steps", "Pragma"),
+    "RE": Kind("te_lite.schedule.loop_steps", "Reorder"),
+    "SP": Kind("te_lite.schedule.loop_steps", "Split"),
+    "FSP": Kind("te_lite.schedule.loop_steps", "FollowSplit"),
+    "FFSP": Kind("te_lite.schedule.loop_steps", "FollowFusedSplit"),
+    "SA": Kind("te_lite.schedule.storage_steps", "StorageAlign"),
+    "CA": Kind("te_lite.schedule.place_steps", "ComputeAt"),
+    "CI": Kind("te_lite.schedule.place_steps", "ComputeInline"),
+    "CR": Kind("te_lite.schedule.place_steps", "ComputeRoot"),
+    "CHR": Kind("te_lite.schedule.stage_steps", "CacheRead"),
+    "CHW": Kind("te_lite.schedule.stage_steps", "CacheWrite"),
+    "RF": Kind("te_lite.schedule.stage_steps", "RFactor"),
+    "PRX": Kind("te_lite.schedule.mark_steps", "FreePragma"),
+    "SSC": Kind("te_lite.schedule.storage_steps", "SetScope"),
+    "STO": Kind("te_lite.schedule.storage_steps", "StorageOrder"),
+    "DBF": Kind("te_lite.schedule.ahead_steps", "DoubleBuffer", "s[C].double_buffer"),
+    "PIP": Kind("te_lite.schedule.ahead_steps", "Pipeline", "s[C].pipeline"),
+    "SWZ": Kind("te_lite.schedule.swizzle_steps", "Swizzled", "s[C].swizzle"),
+    "RIX": Kind("te_lite.schedule.axis_steps", "Reindex", "s.reindex"),
+    "JAX": Kind("te_lite.schedule.axis_steps", "JoinAxes", "s.join_axes"),
+    "JRD": Kind("te_lite.schedule.online_steps", "JoinReductions", "s.join_reductions"),
+    "CAL": Kind("te_lite.schedule.online_steps", "ComputeAlong", "s[C].compute_along"),
+    "PDV": Kind("te_lite.schedule.online_steps", "PostponeDivision", "s.postpone_division"),
+}
+"""All kinds by their letters: those of TVM's records, then ours."""
+OF_TVM = frozenset(list(KINDS)[:14])
 
-    __slots__ = ()
+
+class Words(Protocol):
+    """Python text that is being written: names of tensors and loops, and the calls so far (`python_text.py`).
+
+    `state` is the one after the step, `loops` the names of loops by operation key and uid.
+    """
+
+    state: Any
+    loops: dict[tuple[object, int], str]
+
+    def fresh(self, base: str) -> str: ...
+    def tensor(self, state: Any, k: int) -> str: ...
+    def loop(self, state: Any, k: int, position: int) -> str: ...
+    def new_loop(self, k: int, uid: int) -> str: ...
+    def line(self, text: str) -> None: ...
+    def call(self, k: int, text: str, names: str = "") -> None: ...
+    def axes(self, op: Operation, source: str) -> None: ...
+
+
+S = TypeVar("S", bound="Step")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step, and what every kind of steps has unless it says otherwise.  States are `Any` here: they hold steps.
+
+    tag        its letters
+    about      the fields that name stages, which must be there
+    follows    the fields that name earlier steps
+    optional   the last field, where it may be missing from its JSON
+    """
+
     tag: ClassVar[str]
+    about: ClassVar[tuple[str, ...]] = ("stage",)
+    follows: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[str] = ""
     stage: int
+
+    def effect(self, state: Any) -> Any:
+        """The state, still without the step, that it makes of `state`; on lanes as well.  Raises ScheduleError."""
+        raise NotImplementedError(f"step {self.tag}")
+
+    @classmethod
+    def primitive(cls, part: Any, *fields: Any, **named: Any) -> Any:
+        """What `part` of a schedule, `s` or `s[C]`, does when the primitive of this kind is called on it."""
+        part.schedule.apply(cls(part.id, *fields, **named))
+
+    def python(self, words: Words, before: Any) -> None:
+        """Write the calls that make it: if nothing else is said, its primitive, or `step`, with its fields."""
+        letters, _, *said = to_json(self)
+        name = KINDS[letters].primitive.rpartition(".")[2]
+        text = ", ".join([json.dumps(x) for x in (said if name else [letters, *said])])
+        words.call(self.stage, f"{name or 'step'}({text})")
 
     @property
     def lengths(self) -> tuple[Length, ...]:
@@ -38,290 +130,167 @@ class StepBase:
         return ()
 
     @property
+    def inserts_at(self) -> int | None:
+        """The stage that a new one comes right before or after: higher numbers are one more from then on."""
+        return None
+
+    @property
     def stages(self) -> tuple[int, ...]:
-        """The stages that must be there: the one it works on, and the other one that it is about."""
-        return tuple(
-            [getattr(self, name) for name in ("stage", "target", "other", "total", "reader") if hasattr(self, name)]
-        )
+        """The stages that it names."""
+        return tuple(self._named(self.about))
+
+    def _named(self, names: tuple[str, ...]) -> Iterator[int]:
+        for name in names:
+            value = getattr(self, name)
+            yield from value if isinstance(value, tuple) else (value,)
+
+    def renumbered(self: S, stage: Callable[[int], int], step: Callable[[int], int] | None = None) -> S:
+        """The same step where stages, and earlier steps, have other numbers."""
+        changed: dict[str, Any] = {name: _mapped(stage, getattr(self, name)) for name in self.about}
+        if step is not None:
+            changed |= {name: _mapped(step, getattr(self, name)) for name in self.follows}
+        return replace(self, **changed)
+
+    def written(self, name: str) -> Any:
+        """The JSON of a field."""
+        value = getattr(self, name)
+        return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
+
+    @classmethod
+    def read(cls, name: str, value: Any) -> Any:
+        """The field whose JSON is `value`.  Raises RecordError."""
+        return _READERS[field_types(cls.tag)[name]](value, cls.where(name))
+
+    @classmethod
+    def where(cls, name: str) -> str:
+        """A field, as refusals name it."""
+        return f"step {cls.tag}, field {name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Annotate(StepBase):
-    """Mark a loop: parallel, vectorize, unroll, or a thread axis."""
-
-    tag: ClassVar[str] = "AN"
-    stage: int
-    iter: int
-    annotation: str
+def _mapped(number: Callable[[int], int], value: Any) -> Any:
+    return tuple(map(number, value)) if isinstance(value, tuple) else number(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Fuse(StepBase):
-    """Make one loop of neighbouring ones."""
-
-    tag: ClassVar[str] = "FU"
-    stage: int
-    iters: tuple[int, ...]
+@lru_cache(maxsize=256)
+def field_types(letters: str) -> dict[str, Any]:
+    """The fields of a kind, in the order of records, and their types."""
+    kind = kind_of(letters)
+    return {f.name: get_type_hints(kind)[f.name] for f in fields(kind)}
 
 
-@dataclass(frozen=True, slots=True)
-class Pragma(StepBase):
-    """A pragma of TVM on a loop: `auto_unroll_max_step$16`, `tensor_core`."""
-
-    tag: ClassVar[str] = "PR"
-    stage: int
-    iter: int
-    text: str
+def integer(value: Any, where: str, minimum: int = 0) -> int:
+    """An integer that JSON gives.  Raises RecordError."""
+    ok = isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**31
+    require(ok, RecordError, where, f"an integer of at least {minimum} is needed", got=value)
+    return int(value)
 
 
-@dataclass(frozen=True, slots=True)
-class FreePragma(StepBase):
-    """A pragma TVM's records do not know (`unroll_explicit$1`, ...); a letter of our own."""
-
-    tag: ClassVar[str] = "PRX"
-    stage: int
-    iter: int
-    text: str
+def integers(value: Any, where: str, minimum: int = 0) -> tuple[int, ...]:
+    """Up to 64 of them."""
+    require(isinstance(value, list) and len(value) <= 64, RecordError, where, "a list of integers is needed", got=value)
+    return tuple([integer(v, where, minimum) for v in value])
 
 
-@dataclass(frozen=True, slots=True)
-class Reorder(StepBase):
-    """The loops of a stage in another order; `order` lists their positions."""
-
-    tag: ClassVar[str] = "RE"
-    stage: int
-    order: tuple[int, ...]
+def _flag(value: Any, where: str) -> bool:
+    require(value in (0, 1), RecordError, where, "must be 0 or 1", got=value)
+    return bool(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Split(StepBase):
-    """`inner_to_outer`: lengths are the loops 1..n and loop 0 is the rest; else the loops 0..n-1.
+def _text(value: Any, where: str) -> str:
+    ok = isinstance(value, str) and len(value) <= 200
+    require(ok, RecordError, where, "a short text is needed", got=value)
+    return str(value)
 
-    `extent` is advisory (0 = unknown): replay splits the real iterator and guards the tail.
+
+_READERS: dict[Any, Callable[[Any, str], Any]] = {int: integer, tuple[int, ...]: integers, bool: _flag, str: _text}
+
+
+@lru_cache(maxsize=256)
+def kind_of(letters: str) -> type[Step]:
+    """The class of a kind.  Raises RecordError for letters that nobody has."""
+    require(letters in KINDS, RecordError, f"step {letters!r}", f"unknown tag, known ones are {', '.join(KINDS)}")
+    found: type[Step] = getattr(loaded(KINDS[letters].module), KINDS[letters].name)
+    return found
+
+
+def register(primitive: str = "") -> Callable[[type[S]], type[S]]:
+    """A decorator that enters a kind of one's own, with a primitive such as `s[C].double_buffer` if it has one.
+
+    Raises ScheduleError for letters that another kind has.
     """
 
-    tag: ClassVar[str] = "SP"
-    stage: int
-    iter: int
-    extent: int
-    lengths: tuple[Length, ...] = field()
-    inner_to_outer: bool = True
+    def enter(kind: type[S]) -> type[S]:
+        own = Kind(kind.__module__, kind.__qualname__, primitive)
+        known = KINDS.setdefault(kind.tag, own)
+        require(known == own, ScheduleError, f"step {kind.tag}", "other steps have these letters", steps=known.name)
+        return kind
+
+    return enter
 
 
-@dataclass(frozen=True, slots=True)
-class FollowSplit(StepBase):
-    """Split like the `Split` at position `source` of the step list, into `n_split` + 1 loops."""
+# ------------------------------------------------------------------------------------------- JSON lists of steps
 
-    tag: ClassVar[str] = "FSP"
-    stage: int
-    iter: int
-    source: int
-    n_split: int
+_FIRST, _BETWEEN, _LAST = '[["', '], ["', "]]"
+_LONGEST = 1000
+"""Characters of a step that is remembered; few have a tenth of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowFusedSplit(StepBase):
-    """Split by the product over `sources` of their length number `level`."""
-
-    tag: ClassVar[str] = "FFSP"
-    stage: int
-    iter: int
-    sources: tuple[int, ...]
-    level: int
-    factor: bool
+def to_json(step: Step) -> list[Any]:
+    """The JSON list of a step.  Raises ScheduleError for a step that still has holes or lanes."""
+    concrete = all(isinstance(x, int) for x in step.lengths)
+    require(concrete, ScheduleError, step.tag, "only decided lengths can be recorded", lengths=step.lengths)
+    said = [name for name in field_types(step.tag) if name != step.optional or getattr(step, name)]
+    return [step.tag, *[step.written(name) for name in said]]
 
 
-@dataclass(frozen=True, slots=True)
-class StorageAlign(StepBase):
-    """Rows of a buffer begin at `offset` modulo `factor` elements."""
-
-    tag: ClassVar[str] = "SA"
-    stage: int
-    iter: int
-    factor: int
-    offset: int
+def from_json(data: Any) -> Step:
+    """Read one step.  Raises RecordError with the offending value when it is not one."""
+    return steps_from_json([data])[0]
 
 
-@dataclass(frozen=True, slots=True)
-class StorageOrder(StepBase):
-    """The axes of a stage as its own storage has them, the last one contiguous; a letter of our own."""
-
-    tag: ClassVar[str] = "STO"
-    stage: int
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Swizzled(StepBase):
-    """Let the 16-byte chunks of rows in shared memory trade places (see `swizzle.py`); a letter of our own."""
-
-    tag: ClassVar[str] = "SWZ"
-    stage: int
+def steps_from_json(data: list[Any]) -> list[Step]:
+    """Read several steps.  Raises RecordError as `from_json` does."""
+    try:
+        return steps_from_text(json.dumps(data))
+    except RecursionError as error:
+        raise RecordError(f"step: {error}") from error
+    except (TypeError, ValueError):
+        return [*map(_step_of, data)]
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeAt(StepBase):
-    """Compute a stage inside a loop of another one."""
-
-    tag: ClassVar[str] = "CA"
-    stage: int
-    target: int
-    target_iter: int
+def steps_from_text(text: str) -> list[Step]:
+    """Read the text of a JSON list of steps.  Raises RecordError as `from_json`, ValueError for what is no JSON."""
+    try:
+        return _steps_between(text) or [*map(_step_of, json.loads(text))]
+    except RecursionError as error:
+        raise RecordError(f"step: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeInline(StepBase):
-    """Put the expression of a stage where it is read."""
+def _steps_between(text: str) -> list[Step] | None:
+    """The steps of a text that is cut between them; None where a piece is no JSON, or long.
 
-    tag: ClassVar[str] = "CI"
-    stage: int
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeRoot(StepBase):
-    """Compute a stage on its own."""
-
-    tag: ClassVar[str] = "CR"
-    stage: int
+    Where `], ["` stands in a string, the piece before it has a string without an end.
+    """
+    pieces = text[len(_FIRST) : -len(_LAST)].split(_BETWEEN)
+    if not (text.startswith(_FIRST) and text.endswith(_LAST) and max(map(len, pieces)) <= _LONGEST):
+        return None
+    try:
+        return [*map(_known, pieces)]
+    except ValueError:
+        return None
 
 
-@dataclass(frozen=True, slots=True)
-class CacheRead(StepBase):
-    """A stage that copies `stage` to `scope`, read by `readers`."""
-
-    tag: ClassVar[str] = "CHR"
-    stage: int
-    scope: str
-    readers: tuple[int, ...]
+@lru_cache(maxsize=1 << 15)
+def _known(piece: str) -> Step:
+    """Logs say the same few thousand steps again and again."""
+    return _step_of(json.loads(f'["{piece}]'))
 
 
-@dataclass(frozen=True, slots=True)
-class Reindex(StepBase):
-    """A stage of what `reader` reads of `stage`, with the axes of its read (ours); `tile`: one of them, a length."""
-
-    tag: ClassVar[str] = "RIX"
-    stage: int
-    scope: str
-    reader: int
-    tile: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAxes(StepBase):
-    """One axis that counts through `count` axes of a stage, from number `first` on, the last one fastest (ours)."""
-
-    tag: ClassVar[str] = "JAX"
-    stage: int
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CacheWrite(StepBase):
-    """A stage in `scope` that computes what `stage` then copies out."""
-
-    tag: ClassVar[str] = "CHW"
-    stage: int
-    scope: str
-
-
-@dataclass(frozen=True, slots=True)
-class RFactor(StepBase):
-    """Make a space axis, at place `factor_iter`, of a part of a reduction."""
-
-    tag: ClassVar[str] = "RF"
-    stage: int
-    iter: int
-    factor_iter: int
-
-
-@dataclass(frozen=True, slots=True)
-class DoubleBuffer(StepBase):
-    """Fetch the next tile of a shared copy while this one is used; a letter of our own (see `double_buffer.py`)."""
-
-    tag: ClassVar[str] = "DBF"
-    stage: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline(StepBase):
-    """Fetch the tiles of a shared copy `tiles` - 1 turns before they are used; a letter of our own."""
-
-    tag: ClassVar[str] = "PIP"
-    stage: int
-    tiles: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetScope(StepBase):
-    """Keep what the stage computes in `scope`; a letter of our own."""
-
-    tag: ClassVar[str] = "SSC"
-    stage: int
-    scope: str
-
-
-@dataclass(frozen=True, slots=True)
-class JoinReductions(StepBase):
-    """One reduction of pairs for `stage` and `other`, which refers to it; a letter of our own (see `online.py`)."""
-
-    tag: ClassVar[str] = "JRD"
-    stage: int
-    other: int
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeAlong(StepBase):
-    """Compute a reduction along a loop of `target`, whose terms refer to it; a letter of our own (see `carried.py`)."""
-
-    tag: ClassVar[str] = "CAL"
-    stage: int
-    target: int
-    target_iter: int
-
-
-@dataclass(frozen=True, slots=True)
-class PostponeDivision(StepBase):
-    """Divide the sum `total` instead of the factors `stage` of its terms; a letter of our own (see `carried.py`)."""
-
-    tag: ClassVar[str] = "PDV"
-    stage: int
-    total: int
-
-
-Step = (
-    Annotate
-    | Fuse
-    | Pragma
-    | Reorder
-    | Split
-    | FollowSplit
-    | FollowFusedSplit
-    | StorageAlign
-    | StorageOrder
-    | Swizzled
-    | ComputeAt
-    | ComputeInline
-    | ComputeRoot
-    | CacheRead
-    | Reindex
-    | JoinAxes
-    | CacheWrite
-    | RFactor
-    | FreePragma
-    | DoubleBuffer
-    | Pipeline
-    | SetScope
-    | JoinReductions
-    | ComputeAlong
-    | PostponeDivision
-)
-NewStage = CacheRead | Reindex | CacheWrite | RFactor | JoinReductions | PostponeDivision
-
-
-def inserts_at(step: NewStage) -> int:
-    """The stage that a new one comes right before or after: those with higher numbers have one more from then on."""
-    return step.total if isinstance(step, PostponeDivision) else step.stage
-
-
-STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}
+def _step_of(data: Any) -> Step:
+    ok = isinstance(data, list) and len(data) >= 2 and isinstance(data[0], str)
+    require(ok, RecordError, "step", "a list that starts with a tag is needed", got=data)
+    kind = kind_of(data[0])
+    names = [*field_types(data[0])]
+    ok = len(names) + 1 - bool(kind.optional) <= len(data) <= len(names) + 1
+    require(ok, RecordError, data[0], f"the fields are {', '.join(names)}", got=data)
+    return kind(**{name: kind.read(name, value) for name, value in zip(names, data[1:], strict=False)})

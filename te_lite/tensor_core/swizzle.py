@@ -58,6 +58,9 @@ class Swizzle:
         return xor(chunk, turn) * self.width + within
 
 
+rows_of = Swizzle.of_rows
+
+
 def bank_conflicts(places: Iterable[int], nbytes: int) -> int:
     """How often the memory is asked for what the threads of a warp read or write at these bytes, `nbytes` each.
 

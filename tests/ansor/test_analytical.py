@@ -27,9 +27,10 @@ from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite import topi
 from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.loop_steps import Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate, Pragma
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Annotate, Fuse, Pragma, Reorder, Split
 from tests.amount import some
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows

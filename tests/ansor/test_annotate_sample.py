@@ -25,10 +25,11 @@ from ansor.space.decisions.unroll import CPU_UNROLL, GPU_UNROLL
 from te_lite import ComputeDAG
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.meaning.interp import run
+from te_lite.schedule.loop_steps import FollowFusedSplit, Fuse, Split
+from te_lite.schedule.mark_steps import Pragma
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ATTACHED, INLINED, ROOT, Stage, State
-from te_lite.schedule.step import FollowFusedSplit, Fuse, Pragma, Split
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.amount import some
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
@@ -227,7 +228,7 @@ def test_same_seed_same_program() -> None:
 
 SCRIPT = """
 import json
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 from tests.ansor.sketch_cases import dag_of
 from tests.ansor.test_annotate_sample import programs
 for name in ("conv2d_bn_relu", "softmax", "winograd"):

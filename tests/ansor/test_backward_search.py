@@ -27,7 +27,7 @@ from codegen_cuda.emulation.emulator import run_program
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.meaning.interp import run
 from te_lite.schedule.state import State
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.backward_reads import Access, Axis, Case, Chain, Link, Op, case_of, random_case
 from tests.nonempty import nonempty

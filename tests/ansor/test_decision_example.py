@@ -25,8 +25,8 @@ from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite import ComputeDAG
 from te_lite.meaning.interp import run
+from te_lite.schedule.mark_steps import FreePragma
 from te_lite.schedule.state import State
-from te_lite.schedule.step import FreePragma
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
 from tests.documents import blocks

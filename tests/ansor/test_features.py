@@ -18,9 +18,10 @@ from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import LowerError
+from te_lite.schedule.loop_steps import Fuse, Split
+from te_lite.schedule.mark_steps import Annotate
 from te_lite.schedule.replay import apply, replay
-from te_lite.schedule.step import Annotate, Fuse, Split
-from te_lite.schedule.step_json import from_json
+from te_lite.schedule.step import from_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
 from tests.drawn_programs import drawn_program, spaces_of

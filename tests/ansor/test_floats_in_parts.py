@@ -22,7 +22,7 @@ from codegen_cuda.emulation.emulator import run as run_source
 from te_lite import ComputeDAG
 from te_lite.loops.mma_meaning import operands, pairs
 from te_lite.meaning.interp import run
-from te_lite.schedule.step import SetScope
+from te_lite.schedule.storage_steps import SetScope
 from te_lite.tensor_core.mma import mma
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     HARDWARE,

@@ -18,8 +18,9 @@ from ansor.space.variants import random_variant
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.bounds.nest import nests_of
 from te_lite.loops.register_tile import VectorUnit
+from te_lite.schedule.loop_steps import Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import Annotate, Fuse, Reorder, Split
 from tests.nonempty import nonempty
 from tests.workloads import conv2d_nchw, matmul, matmul_relu
 

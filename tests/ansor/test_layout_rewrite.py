@@ -25,9 +25,10 @@ from te_lite.lowering.lower import lower
 from te_lite.meaning.interp import run as interpret
 from te_lite.meaning.reference import evaluate, random_inputs
 from te_lite.printing.dag_json import dag_from_json, dag_to_json
+from te_lite.schedule.loop_steps import Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Annotate, Fuse, Reorder, Split
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
 from tests.oracle import poisoned

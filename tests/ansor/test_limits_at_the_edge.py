@@ -44,9 +44,13 @@ from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.loops.stmt import For, ForKind, stmts_of
+from te_lite.schedule.loop_steps import Reorder, Split
+from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import replay
+from te_lite.schedule.stage_steps import CacheWrite
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Annotate, CacheWrite, ComputeAt, Pragma, Reorder, Split, Step
+from te_lite.schedule.step import Step
 from tests.ansor.evolution_cases import random_rows, space_named
 from tests.ansor.feature_values import rows_of
 from tests.ansor.sketch_cases import HARDWARE, matmul, min_rows

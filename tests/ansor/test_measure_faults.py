@@ -86,7 +86,7 @@ def test_last_words_of_a_dead_worker_are_kept(faults, matmul_task, states):
 
 
 def test_steps_that_do_not_fit_are_an_instantiation_error(faults, matmul_task, states):
-    from te_lite.schedule.step import Split
+    from te_lite.schedule.loop_steps import Split
 
     faults(["good"])
     good = states(1)[0]

@@ -11,9 +11,13 @@ from ansor.analytical import GPUS, seconds
 from ansor.features.gpu_kernel import MULTIPROCESSOR, Multiprocessor
 from ansor.space.programs import Programs
 from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.loop_steps import Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import replay
+from te_lite.schedule.stage_steps import CacheRead, CacheWrite
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Annotate, CacheRead, CacheWrite, ComputeAt, Fuse, Reorder, Split, Step
+from te_lite.schedule.step import Step
 from tests.ansor.feature_values import rows_of
 from tests.workloads import matmul
 

@@ -21,9 +21,9 @@ from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
 from ansor.space.variants import home
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Split
 from tests.ansor.evolution_cases import random_rows, space_named, valid
 from tests.workloads import matmul
 

@@ -21,8 +21,8 @@ from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner, NoBuilder
 from ansor.sketch import generate_sketches
 from ansor.sketch.rule import Condition
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply
-from te_lite.schedule.step import Split
 from tests.workloads import matmul
 
 PARAMS = {"evolutionary_search_population": 32, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}

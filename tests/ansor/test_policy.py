@@ -9,8 +9,8 @@ from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.evolve.evolution import EvolveOptions
 from ansor.policy.scoring import Scorer
 from ansor.space.choices import Group
+from te_lite.schedule.mark_steps import Pragma
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import Pragma
 from tests.ansor.fake_measure import fake_measurer
 
 

@@ -22,10 +22,11 @@ from ansor.space.states import concrete
 from ansor.space.variants import home, random_variant
 from te_lite import ComputeDAG
 from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.loop_steps import Split
+from te_lite.schedule.mark_steps import Pragma
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import FuseRel, Stage, State
-from te_lite.schedule.step import Pragma, Split
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.drawn_programs import drawn_program

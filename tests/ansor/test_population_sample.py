@@ -24,7 +24,7 @@ from te_lite.bounds.bounds import infer_bounds
 from te_lite.expr.lanes import product
 from te_lite.meaning.interp import run
 from te_lite.schedule.state import INLINED
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants

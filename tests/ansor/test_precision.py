@@ -20,7 +20,7 @@ from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite.errors import RecordError
 from te_lite.loops.mma_meaning import gathered, multiply_add, scattered
 from te_lite.meaning.interp import run
-from te_lite.schedule.step import SetScope
+from te_lite.schedule.storage_steps import SetScope
 from te_lite.tensor_core.fragment import Fragment
 from te_lite.tensor_core.mma import mma
 from tests.mma_schedules import PROGRAMS, Tiled

@@ -17,8 +17,8 @@ from ansor.records.lines import (
 )
 from ansor.records.parts import parts_of
 from te_lite.errors import RecordError
-from te_lite.schedule.step import FreePragma
-from te_lite.schedule.step_json import steps_from_json, steps_from_text
+from te_lite.schedule.mark_steps import FreePragma
+from te_lite.schedule.step import steps_from_json, steps_from_text
 
 TOKENS = ['], ["', ", [[], [[", ']]]], "r": ', '"', "\\", "[", "]", "{", "}", ", ", " ", "0", "-1", "1.5", "null",
           "NaN", '"i": [], ', '"x": 1, ', '"d": "gpu", ', '\\"', "é", "\t", "\x00"]  # fmt: skip

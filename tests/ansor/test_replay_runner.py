@@ -18,8 +18,9 @@ from ansor.analytical import GPUS
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder, program_key
 from ansor.offline.replay import ReplayRunner
-from te_lite.schedule.step import Annotate, Pragma, Split
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.loop_steps import Split
+from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.step import to_json
 from tests.conv_layer import conv2d_layer
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "logs"

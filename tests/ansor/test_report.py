@@ -22,7 +22,7 @@ from ansor.report.curves import PAUSE, active_seconds, steps_of
 from ansor.report.page import write_report
 from ansor.report.scale import MOST_TICKS, Scale
 from ansor.space.step_decisions import decisions, names_of, numbers_of
-from te_lite.schedule.step import Split
+from te_lite.schedule.loop_steps import Split
 from tests.workloads import matmul
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "wbr"}

@@ -18,9 +18,10 @@ from ansor.sketch.predicates import (
     traced_steps,
 )
 from te_lite import ComputeDAG, Tensor, topi
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
+from te_lite.schedule.stage_steps import CacheRead, RFactor
 from te_lite.schedule.state import ATTACHED, INLINED, ROOT, Stage, State
-from te_lite.schedule.step import CacheRead, RFactor, Split
 from tests.ansor.sketch_cases import (
     CASES,
     HARDWARE,

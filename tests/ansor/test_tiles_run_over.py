@@ -23,8 +23,8 @@ from codegen_cuda.emulation.emulator import run_program
 from te_lite.loops.stmt import If, LoweredFunc, Store, stmts_of
 from te_lite.meaning.interp import run
 from te_lite.meaning.reference import evaluate
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Split
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
 from tests.oracle import Oracle

@@ -34,10 +34,12 @@ from te_lite.bounds.bounds import infer_bounds
 from te_lite.expr.expr import Expr
 from te_lite.loops.stmt import Alloc, Buffer, stmts_of
 from te_lite.meaning.interp import run
+from te_lite.schedule.axis_steps import Reindex
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import ATTACHED, ROOT, State
-from te_lite.schedule.step import Reindex, RFactor, Split
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.amount import some
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, matmul

@@ -114,7 +114,7 @@ def make_program() -> str:
     import te_lite as te
     from codegen_c.host import PROCESSORS
     from te_lite.schedule.replay import replay
-    from te_lite.schedule.step_json import steps_from_json
+    from te_lite.schedule.step import steps_from_json
 
     entered = Entered()
     sys.setprofile(entered)

@@ -11,7 +11,7 @@ import pytest
 import codegen_c
 import te_lite as te
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import from_json
+from te_lite.schedule.step import from_json
 from tests.conv_layer import conv2d_layer
 from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw, conv2d_nhwc

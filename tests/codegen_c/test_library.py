@@ -25,7 +25,7 @@ from codegen_c.library import (
 from te_lite import topi
 from te_lite.loops.stmt import Alloc, stmts_of
 from te_lite.schedule.replay import apply
-from te_lite.schedule.step import CacheRead
+from te_lite.schedule.stage_steps import CacheRead
 from tests.oracle import Oracle
 
 SCALE = """

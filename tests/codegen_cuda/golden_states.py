@@ -10,7 +10,7 @@ import te_lite as te
 from te_lite.loops.stmt import LoweredFunc
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step_json import from_json
+from te_lite.schedule.step import from_json
 from tests.workloads import matmul
 
 LOG = Path(__file__).parents[1] / "golden" / "tvm_log_matmul1024_cuda_h200.json"

@@ -17,7 +17,7 @@ from codegen_cuda import CudaProgram, emit
 from codegen_cuda.emulation.emulator import run, run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
 from tests.backward_reads import random_case
 from tests.drawn_programs import drawn_program

@@ -25,25 +25,15 @@ from codegen_cuda.program.cuda_program import KernelNest, kernel_nests
 from te_lite.expr.expr import Var, compare
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
 from te_lite.meaning.interp import run
+from te_lite.schedule.ahead_steps import DoubleBuffer, Pipeline
+from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import replay
+from te_lite.schedule.stage_steps import CacheRead, CacheWrite
 from te_lite.schedule.state import State
-from te_lite.schedule.step import (
-    Annotate,
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    DoubleBuffer,
-    FollowFusedSplit,
-    FollowSplit,
-    Fuse,
-    Pipeline,
-    Pragma,
-    Reorder,
-    Split,
-    Step,
-    StorageAlign,
-    StorageOrder,
-)
+from te_lite.schedule.step import Step
+from te_lite.schedule.storage_steps import StorageAlign, StorageOrder
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty
 from tests.oracle import Oracle

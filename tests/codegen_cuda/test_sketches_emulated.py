@@ -14,7 +14,7 @@ import pytest
 import te_lite as te
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 from tests.codegen_cuda.golden_sketches import (
     ENTRIES,
     REDUCED,

@@ -30,7 +30,7 @@ from te_lite.bounds.bounds import infer_bounds
 from te_lite.meaning.interp import run
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty

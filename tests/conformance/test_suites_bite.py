@@ -20,8 +20,8 @@ from ansor.sketch import generate_sketches
 from ansor.sketch.rule import Condition
 from ansor.space.decisions.lengths import Lengths
 from te_lite.errors import TeError
+from te_lite.schedule.mark_steps import Pragma
 from te_lite.schedule.replay import apply
-from te_lite.schedule.step import Pragma
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conformance.callback import MeasureCallbackSuite
 from tests.conformance.mutation import MutationSuite

@@ -8,9 +8,9 @@ import te_lite.expr.expr as te
 from mini_ansor import expr as mini
 from te_lite.computation.tensor import ComputeOp
 from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Split
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 
 DTYPES = {"float32": "float32", "int32": "int32", "bool": "bool"}
 

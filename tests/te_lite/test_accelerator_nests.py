@@ -18,8 +18,9 @@ from te_lite.lowering.lower import loop_nest
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import CacheRead, SetScope
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.stage_steps import CacheRead
+from te_lite.schedule.step import from_json, to_json
+from te_lite.schedule.storage_steps import SetScope
 from tests.oracle import Oracle
 
 VECTORS, MATRICES, SUMS = "local.vectors", "local.matrices", "local.sums"

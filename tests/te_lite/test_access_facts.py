@@ -6,8 +6,10 @@ import pytest
 
 import te_lite as te
 from te_lite.computation.access import AccessInfo
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import CacheRead, CacheWrite, ComputeInline, Step
+from te_lite.schedule.stage_steps import CacheRead, CacheWrite
+from te_lite.schedule.step import Step
 from tests.ansor.sketch_cases import conv2d_bn_relu, parallel_matmul
 from tests.workloads import matmul, matmul_relu
 

@@ -17,9 +17,10 @@ import codegen_c
 import te_lite as te
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.meaning.interp import run
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import RFactor, Split, Step
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.stage_steps import RFactor
+from te_lite.schedule.step import Step, to_json
 from te_lite.verify.verify import verify
 from tests.backward_reads import LONGEST, Case, random_case
 from tests.nonempty import nonempty

@@ -7,22 +7,12 @@ import pytest
 import te_lite as te
 from te_lite import State, Tensor, topi
 from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.replay import apply, replay
-from te_lite.schedule.step import (
-    Annotate,
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    ComputeInline,
-    ComputeRoot,
-    FollowFusedSplit,
-    FollowSplit,
-    Fuse,
-    Reorder,
-    RFactor,
-    Split,
-    Step,
-)
+from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor
+from te_lite.schedule.step import Step
 from tests.ansor.sketch_cases import conv2d_bn_relu
 from tests.workloads import matmul
 

@@ -13,8 +13,8 @@ from te_lite.meaning.interp import run
 from te_lite.online.carried import carried, postponed, share
 from te_lite.online.online import LAWS
 from te_lite.schedule.dag import ComputeDAG
-from te_lite.schedule.step import ComputeAlong, PostponeDivision
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.online_steps import ComputeAlong, PostponeDivision
+from te_lite.schedule.step import from_json, to_json
 from te_lite.tensor_core.mma import ROWS, mma
 from tests.ansor_ext.attention.test_attention import CASES, sketches
 from tests.oracle import poisoned

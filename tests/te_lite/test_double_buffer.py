@@ -10,15 +10,17 @@ import pytest
 
 import te_lite as te
 from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.loop_scope import tile_count, tile_loops
 from te_lite.errors import InterpError, LowerError, ScheduleError
+from te_lite.expr.storage import stored_elements
 from te_lite.loops.stmt import Alloc, Barrier, For, If, Seq, Stmt, bodies, seq, stmts_of, with_bodies
 from te_lite.lowering import double_buffer
-from te_lite.lowering.double_buffer import stored_elements, tile_count, tile_loops
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.ahead_steps import DoubleBuffer
+from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import apply, replay
-from te_lite.schedule.step import ComputeAt, DoubleBuffer
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from te_lite.verify.verify import verify
 from tests.nonempty import nonempty
 from tests.oracle import Oracle
@@ -127,7 +129,7 @@ def test_storage_is_counted_twice_and_tiles_are_aligned(name: str) -> None:
     copies = ((k, s) for k, s in enumerate(bounds.state.stages) if s.op.name.endswith(".shared"))
     for k, stage in nonempty((k, s) for k, s in copies if s.storage_align is None):
         points = int(np.prod([r.extent for r in bounds.regions[k][: len(stage.op.axis)]]))
-        tiles = tile_count(bounds, k)
+        tiles = tile_count(bounds.state, k)
         assert tiles == (1 if name == "one turn" else 2)
         assert sizes[stage.op.name] == stored_elements(points, 4, tiles)
         assert (sizes[stage.op.name] - points) % 4 == 0

@@ -13,7 +13,7 @@ import te_lite as te
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from te_lite.verify.verify import verify
 from tests.nonempty import nonempty
 from tests.oracle import Oracle

@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.nonempty import nonempty
 from tests.workloads import matmul
 

@@ -15,10 +15,11 @@ from te_lite.errors import ScheduleError
 from te_lite.lowering.lower import unverified
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
+from te_lite.schedule.axis_steps import JoinAxes
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.schedule import Loop, Schedule
-from te_lite.schedule.step import JoinAxes, Split
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from te_lite.verify import verify_access
 from te_lite.verify.verify import Proven, verdict
 from tests.oracle import Oracle

@@ -9,9 +9,11 @@ import pytest
 
 import te_lite as te
 from te_lite.bounds.bounds import Bounds, infer_bounds
+from te_lite.schedule.loop_steps import Fuse, Split
+from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.region import DivAtom, Linear, Region
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import ComputeAt, Fuse, Length, Split, Step
+from te_lite.schedule.step import Length, Step
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
 from tests.nonempty import nonempty
 from tests.workloads import conv2d_nchw, shuffle

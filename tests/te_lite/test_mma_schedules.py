@@ -27,9 +27,9 @@ from te_lite.loops.stmt import (
 )
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_schedule
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import Split
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from te_lite.tensor_core.fragment import LANES
 from te_lite.tensor_core.mma import MatrixLoad
 from te_lite.verify.verify import Refuted, verdict

@@ -18,11 +18,12 @@ from te_lite.meaning.reference import evaluate
 from te_lite.online.online import LAWS, Law, combined
 from te_lite.printing.python_text import python_names, python_schedule
 from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.online_steps import JoinReductions
+from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.schedule import Schedule
 from te_lite.schedule.state import State
-from te_lite.schedule.step import ComputeInline, JoinReductions
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.amount import examples
 from tests.oracle import poisoned
 

@@ -7,15 +7,16 @@ import pytest
 
 import te_lite as te
 from te_lite.bounds.bounds import infer_bounds
+from te_lite.bounds.loop_scope import tile_count
 from te_lite.errors import InterpError, LowerError, ScheduleError
+from te_lite.expr.storage import stored_elements
 from te_lite.loops.stmt import Alloc, Barrier, For, LoweredFunc, Stmt, bodies, seq, stmts_of, with_bodies
-from te_lite.lowering.double_buffer import stored_elements, tile_count
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_schedule
+from te_lite.schedule.ahead_steps import DoubleBuffer, Pipeline
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import DoubleBuffer, Pipeline
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from te_lite.verify.verify import verify
 from tests.oracle import Oracle
 from tests.te_lite.test_python_text import assert_same_program
@@ -66,8 +67,8 @@ def test_storage_is_counted(tiles: int) -> None:
     for k, stage in enumerate(bounds.state.stages):
         if stage.op.name.endswith(".shared"):
             points = int(np.prod([r.extent for r in bounds.regions[k][: len(stage.op.axis)]]))
-            assert sizes[stage.op.name] == stored_elements(points, 4, tile_count(bounds, k))
-            counted += tile_count(bounds, k) == tiles
+            assert sizes[stage.op.name] == stored_elements(points, 4, tile_count(bounds.state, k))
+            counted += tile_count(bounds.state, k) == tiles
     assert counted == 2
 
 

@@ -14,7 +14,7 @@ from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
 from te_lite.schedule.replay import replay
 from te_lite.schedule.schedule import Schedule
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 
 N, C, K, R, STRIDE, DILATION = 9, 5, 4, 3, 2, 3
 WIDTH = (N - 1) * STRIDE + (R - 1) * DILATION + 1

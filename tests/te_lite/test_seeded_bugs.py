@@ -150,7 +150,7 @@ def cache_read_transposed(m: pytest.MonkeyPatch) -> None:
         flip = lambda e: te.expr.expr.Load(new, e.indices[::-1]) if getattr(e, "tensor", None) == new else None  # noqa: E731
         return replace(out, body=tuple(te.expr.visit.transform(b, flip) for b in out.body))
 
-    m.setattr("te_lite.schedule.apply_stage.redirect_reads", swapped)
+    m.setattr("te_lite.schedule.stage_steps.redirect_reads", swapped)
 
 
 def inlined_with_swapped_axes(m: pytest.MonkeyPatch) -> None:
@@ -193,12 +193,12 @@ def rfactor_at_the_wrong_place(m: pytest.MonkeyPatch) -> None:
         flipped = te.expr.expr.Load(load.tensor, load.indices[::-1])
         return rf, replace(repl, body=(replace(repl.reduction, sources=(flipped,) * len(repl.reduction.sources)),))
 
-    m.setattr("te_lite.schedule.apply_stage.rfactor_ops", wrong)
+    m.setattr("te_lite.schedule.stage_steps.rfactor_ops", wrong)
 
 
 def rfactor_condition_dropped(m: pytest.MonkeyPatch) -> None:
     original = derive.rfactor_ops
-    m.setattr("te_lite.schedule.apply_stage.rfactor_ops", lambda *a: original(*a[:-1], None))
+    m.setattr("te_lite.schedule.stage_steps.rfactor_ops", lambda *a: original(*a[:-1], None))
 
 
 def aligned_storage_too_small(m: pytest.MonkeyPatch) -> None:

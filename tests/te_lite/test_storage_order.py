@@ -16,8 +16,8 @@ from te_lite.loops.stmt import Alloc, stmts_of
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_schedule
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import StorageOrder
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
+from te_lite.schedule.storage_steps import StorageOrder
 
 
 def scheduled(order: tuple[int, ...], align: int | None = None) -> tuple[te.Schedule, te.Tensor, list[te.Tensor]]:

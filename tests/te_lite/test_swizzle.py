@@ -20,8 +20,8 @@ from te_lite.loops.stmt import For, LoweredFunc, WarpLoad, exprs_of, stmts_of
 from te_lite.loops.stmt_text import pretty
 from te_lite.printing.python_text import python_schedule
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import Swizzled
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
+from te_lite.schedule.swizzle_steps import Swizzled
 from te_lite.tensor_core.mma import MatrixLoad, mma
 from te_lite.tensor_core.swizzle import Swizzle, bank_conflicts
 from te_lite.verify.verify_points import value_at

@@ -11,9 +11,11 @@ import pytest
 
 import te_lite as te
 from te_lite.loops.stmt import For, ForKind, Store, stmts_of
+from te_lite.schedule.loop_steps import Split
+from te_lite.schedule.mark_steps import Annotate, Pragma
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Annotate, Pragma, Split, Step
+from te_lite.schedule.step import Step
 
 
 def copied(shape: tuple[int, ...], limit: int, *steps: Step) -> State:

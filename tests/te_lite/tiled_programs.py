@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import te_lite as te
+from te_lite.schedule.ahead_steps import DoubleBuffer
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import DoubleBuffer, Length
+from te_lite.schedule.step import Length
 from tests.conv_layer import conv2d_layer, cuda_steps
 from tests.workloads import matmul
 

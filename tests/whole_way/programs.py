@@ -21,7 +21,7 @@ from ansor.space.variants import random_variant
 from te_lite.errors import TeError
 from te_lite.printing.dag_json import dag_from_json, dag_to_json
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from te_lite.verify.verify import verify
 from tests.schedule_fuzz import Fuzzer
 

@@ -19,7 +19,7 @@ from ansor.measure.jobs import JobFailure
 from te_lite.errors import TeError
 from te_lite.printing.dag_json import dag_from_json, dag_to_json
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 
 from ..compiler import compile_schedule
 from ..compiler.module import Array, Module

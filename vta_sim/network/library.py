@@ -35,8 +35,7 @@ from relay_lite.ir.param_dict import read_arrays
 from te_lite import ComputeDAG, State
 from te_lite.errors import TeError, require
 from te_lite.schedule.replay import replay
-from te_lite.schedule.step import Step
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import Step, from_json, to_json
 
 from ..core.config import Config, config_from_json
 from ..graph.extract import conv_workloads

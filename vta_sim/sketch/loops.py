@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from te_lite import Schedule
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.schedule import Loop, StageHandle
-from te_lite.schedule.step import Length, Split
+from te_lite.schedule.step import Length
 
 PLANE = -4
 """The last axes of packed tensors are rows, columns, and the two of an element."""

@@ -21,9 +21,9 @@ from ansor.space.decisions.parts import Grid, Setting, Tile
 from ansor.space.decisions.point_table import PointTable
 from ansor.space.decisions.splits import fill, holes, split_positions
 from te_lite.bounds.bounds import infer_bounds
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.loop_value import root_axes
 from te_lite.schedule.state import SplitRel, State
-from te_lite.schedule.step import Split
 
 from ..core.config import Config
 from ..core.kinds import Memory

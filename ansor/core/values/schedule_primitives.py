@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
+from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import Iter, State
-from te_lite.schedule.step import Annotate, ComputeAt, FollowFusedSplit, FollowSplit, Fuse, Length, Reorder, Split
+from te_lite.schedule.step import Length
 
 
 def _new(before: State, after: State, k: int) -> tuple[Iter, ...]:

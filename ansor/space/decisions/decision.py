@@ -22,8 +22,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from te_lite.bounds.bounds import Bounds
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Length, Split, Step
+from te_lite.schedule.step import Length, Step
 
 from ...core.target.hardware import HardwareParams
 from ...core.target.target import Target

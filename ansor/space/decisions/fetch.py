@@ -12,9 +12,9 @@ import numpy as np
 
 from te_lite.bounds.bounds import Bounds
 from te_lite.expr.lanes import where
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ATTACHED, State
-from te_lite.schedule.step import Split
 
 from ...core.target.hardware import HardwareParams
 from ...core.values.schedule_primitives import annotate, follow_fused_split, fuse

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from te_lite.expr.lanes import where
+from te_lite.schedule.loop_steps import Fuse
 from te_lite.schedule.loop_value import root_axes
+from te_lite.schedule.mark_steps import Annotate
 from te_lite.schedule.state import INLINED, Iter, Stage, State
-from te_lite.schedule.step import Annotate, Fuse, Step
+from te_lite.schedule.step import Step
 
 from ...sketch.predicates import UNROLL_INNER, named_axes
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from te_lite.schedule.loop_steps import Split, Splitting
 from te_lite.schedule.replay import replay
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import SplitRel, State
-from te_lite.schedule.step import FollowFusedSplit, FollowSplit, Length, RFactor, Split
+from te_lite.schedule.step import Length
 
 from ...sketch.predicates import traced_steps
 
@@ -45,7 +47,6 @@ def split_positions(state: State, k: int) -> list[int]:
 
     Steps that came before the stage was derived anew (rfactor) are older than its relations.
     """
-    kinds = (Split, FollowSplit, FollowFusedSplit)
-    found = [p for p, step in traced_steps(state.steps, k) if isinstance(step, kinds)]
+    found = [p for p, step in traced_steps(state.steps, k) if isinstance(step, Splitting)]
     count = sum(isinstance(rel, SplitRel) for rel in state.stages[k].relations)
     return found[:count][::-1]

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from te_lite.schedule.mark_steps import Pragma
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ROOT, SPATIAL, Stage, State
-from te_lite.schedule.step import Length, Pragma, Step
+from te_lite.schedule.step import Length, Step
 
 from ...core.target.hardware import HardwareParams
 from ...core.values.schedule_primitives import annotate

@@ -18,9 +18,10 @@ from ansor.space.variants import home
 from ansor_ext.analysis.product_roles import joinable
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor, topi
+from te_lite.schedule.axis_steps import JoinAxes
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import State
-from te_lite.schedule.step import JoinAxes, RFactor
-from te_lite.schedule.step_json import to_json
+from te_lite.schedule.step import to_json
 from tests.amount import examples
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     HARDWARE,

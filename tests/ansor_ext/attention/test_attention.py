@@ -22,10 +22,10 @@ from te_lite import Tensor, topi
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
 from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.online_steps import ComputeAlong, PostponeDivision
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import ComputeAlong, PostponeDivision
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.amount import examples
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER
 from tests.oracle import poisoned

@@ -12,8 +12,9 @@ from ansor.sketch.extra_rules import extra_sketches
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor
 from te_lite.expr.expr import Expr, Var
+from te_lite.schedule.axis_steps import JoinAxes
+from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State
-from te_lite.schedule.step import JoinAxes, Split
 from tests.ansor.sketch_cases import matmul
 from tests.ansor_ext.test_extra_rules import check_decided, programs
 from tests.conv_layer import conv2d_layer

@@ -14,8 +14,8 @@ from ansor_ext.cpu_kernels import long_products
 from ansor_ext.cpu_kernels.micro_kernel import in_parts, shapes
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor, topi
+from te_lite.schedule.axis_steps import Reindex
 from te_lite.schedule.state import ATTACHED, ROOT
-from te_lite.schedule.step import Reindex
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.ansor_ext.test_extra_rules import check_decided, compiled, rule_sketches
 from tests.conv_layer import conv2d_layer

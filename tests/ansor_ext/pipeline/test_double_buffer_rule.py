@@ -30,9 +30,9 @@ from codegen_cuda.emission.limits import usage
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.tensor import Tensor
 from te_lite.meaning.interp import run
+from te_lite.schedule.ahead_steps import DoubleBuffer
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step import DoubleBuffer
 from tests.ansor.sketch_cases import HARDWARE
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty

@@ -91,7 +91,8 @@ def test_programs_compute_the_convolution(name: str) -> None:
 def test_large_convolutions_get_tiles(tensors: list[te.Tensor], tile: list[tuple[int, ...]] | None) -> None:
     task = task_of(tensors)
     found = [
-        [s.lengths for s in state.steps if isinstance(s, te.schedule.step.Split)] for state in convolution_states(task)
+        [s.lengths for s in state.steps if isinstance(s, te.schedule.loop_steps.Split)]
+        for state in convolution_states(task)
     ]
     assert [lengths[: len(lengths) - 2] for lengths in found] == ([] if tile is None else [tile])
     if tile is not None:

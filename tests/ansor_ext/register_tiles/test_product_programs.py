@@ -63,7 +63,7 @@ def states_of(task: ansor.SearchTask) -> list[ansor.State]:
 
 def tile_of(state: ansor.State) -> tuple[int, ...]:
     """Rows and columns of a block."""
-    splits = [s.lengths for s in state.steps if isinstance(s, te.schedule.step.Split) and len(s.lengths) == 4]
+    splits = [s.lengths for s in state.steps if isinstance(s, te.schedule.loop_steps.Split) and len(s.lengths) == 4]
     return tuple([int(np.prod(lengths)) for lengths in splits[-2:]])
 
 
@@ -149,7 +149,9 @@ def test_sums_before_an_activation_are_written_from_registers_of_their_own(
 def test_products_in_parts_get_tiles_of_warps(tensors: list[te.Tensor], tile: tuple[int, int], groups: bool) -> None:
     task = task_of(tensors, "cuda -arch=sm_90 -precision=fp32x3")
     state = next(default_states(task))
-    rows, columns = [s.lengths for s in state.steps if isinstance(s, te.schedule.step.Split) and len(s.lengths) == 2]
+    rows, columns = [
+        s.lengths for s in state.steps if isinstance(s, te.schedule.loop_steps.Split) and len(s.lengths) == 2
+    ]
     assert (16 * np.prod(rows), 8 * np.prod(columns)) == tile
     assert ("wgmma" in emit(te.lower(state, task.compute_dag.tensors)).source) is groups
 

@@ -17,8 +17,8 @@ from ansor_ext.register_tiles.tile_cost import WORD, Product, Tile, cycles, in_s
 from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
+from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import State
-from te_lite.schedule.step import RFactor
 from tests.amount import some
 from tests.ansor.sketch_cases import matmul
 from tests.ansor_ext.register_tiles.test_register_tiles import biased

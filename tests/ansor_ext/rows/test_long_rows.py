@@ -18,10 +18,10 @@ from ansor_ext.rows.long_rows import Cut, in_parts
 from ansor_ext.rows.row_stages import row_program
 from codegen_cuda import emit
 from te_lite.meaning.interp import run
+from te_lite.schedule.online_steps import JoinReductions
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ROOT, State
-from te_lite.schedule.step import JoinReductions
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
 from tests.ansor_ext.rows.test_row_rule import differs, emulated, inputs_of, program_of, special
 from tests.nonempty import nonempty

@@ -16,7 +16,7 @@ from ansor_ext.rows.row_loops import VECTORS
 from te_lite.meaning.interp import run
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ROOT, State
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.drawn_programs import drawn_program
 from tests.oracle import poisoned
 from tests.row_programs import ROW_CASES, RowCase

@@ -26,8 +26,8 @@ from te_lite.loops.stmt import Alloc, stmts_of
 from te_lite.meaning.interp import run
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ROOT, State
-from te_lite.schedule.step import SetScope
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
+from te_lite.schedule.storage_steps import SetScope
 from tests.ansor.sketch_cases import HARDWARE
 from tests.drawn_programs import drawn_program
 from tests.nonempty import nonempty

@@ -24,7 +24,7 @@ from te_lite import Tensor, topi
 from te_lite.meaning.interp import run
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program

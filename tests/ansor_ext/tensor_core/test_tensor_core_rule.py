@@ -40,9 +40,10 @@ from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.meaning.interp import run
 from te_lite.meaning.reference import random_inputs
+from te_lite.schedule.ahead_steps import Pipeline
 from te_lite.schedule.state import State
-from te_lite.schedule.step import Pipeline, SetScope
-from te_lite.schedule.step_json import from_json, to_json
+from te_lite.schedule.step import from_json, to_json
+from te_lite.schedule.storage_steps import SetScope
 from tests.amount import examples
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.nonempty import nonempty

@@ -1,0 +1,58 @@
+"""Steps that fetch tiles of a shared copy before they are used: double_buffer, pipeline (see `double_buffer.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..errors import ScheduleError, require
+from ..expr.storage import storage_class
+from .state import Ask, State
+from .step import Step
+
+MOST_TILES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleBuffer(Step):
+    """Fetch the next tile of a shared copy, computed at a reduction loop, while this one is used; ours.
+
+    Takes twice the shared memory, and one barrier a turn of the loop instead of two.
+    """
+
+    tag: ClassVar[str] = "DBF"
+    stage: int
+
+    def effect(self, state: State) -> State:
+        """What can never be double-buffered is refused here; its place is known, and looked at, when it is lowered."""
+        return _fetched_ahead(state, self.stage, 2, "double_buffer")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline(Step):
+    """As `DoubleBuffer`, with room for `tiles` tiles (2 to 5), which are fetched `tiles` - 1 turns ahead; ours."""
+
+    tag: ClassVar[str] = "PIP"
+    stage: int
+    tiles: int
+
+    def effect(self, state: State) -> State:
+        """As `apply_double_buffer`, with room for more tiles."""
+        name = state.stages[self.stage].op.name
+        ok = 2 <= self.tiles <= MOST_TILES
+        require(ok, ScheduleError, f"pipeline {name}", f"2 to {MOST_TILES} tiles are possible", tiles=self.tiles)
+        return _fetched_ahead(state, self.stage, self.tiles, "pipeline")
+
+
+def _fetched_ahead(state: State, k: int, tiles: int, primitive: str) -> State:
+    stage = state.stages[k]
+    subject = f"{primitive} {stage.op.name}"
+    require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+    require(not state.access.is_output(k), ScheduleError, subject, "an output has one place in memory")
+    require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be fetched ahead")
+    scope = stage.op.scope
+    kept = storage_class(scope) in ("", "shared")
+    require(kept, ScheduleError, subject, "the storage must be shared memory", scope=scope)
+    require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
+    ask = Ask("double_buffer" if tiles == 2 else f"pipeline: {tiles}", "te_lite.lowering.double_buffer:fetched_ahead")
+    return state.with_stage(k, replace(stage, tiles=tiles, asks=(*stage.asks, ask)))

@@ -1,0 +1,27 @@
+"""The step that swizzles a stage in shared memory (see `swizzle.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..errors import ScheduleError, require
+from .state import State
+from .step import Step
+from .storage_steps import require_own
+
+
+@dataclass(frozen=True, slots=True)
+class Swizzled(Step):
+    """Let the 16-byte chunks of rows in shared memory trade places; a letter of our own."""
+
+    tag: ClassVar[str] = "SWZ"
+    stage: int
+
+    def effect(self, state: State) -> State:
+        """Whether it is in shared memory, and how long its rows are, is looked at when it is lowered."""
+        stage = state.stages[self.stage]
+        subject = f"swizzle {stage.op.name}"
+        require_own(state, self.stage, subject)
+        require(not stage.swizzled, ScheduleError, subject, "it is swizzled already")
+        return state.with_stage(self.stage, replace(stage, swizzled=True))
