@@ -2,11 +2,10 @@
 
 Read the folders in this order; none imports one that comes after it, and each gives such an order of its own.
 
-    what all need       errors, later, hooks, environment, timing
+    what all need       errors, later, hooks, environment, timing, extensions
     expressions         expr
     tensor cores        tensor_core
     computations        computation
-    online rescaling    online
     schedules           schedule
     loop programs       loops
     bounds              bounds

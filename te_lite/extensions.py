@@ -54,8 +54,19 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class Letters:
+    """A kind of steps: its letters in records, its class as `module:class`, and the primitive that makes it."""
+
+    letters: str
+    where: str
+    primitive: str
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
-    """`sketches` are sketch rules: functions from a `SketchContext` to states.
+    """`steps` are the kinds of steps that it brings; they are read whenever it is installed.
+
+    `sketches` are sketch rules: functions from a `SketchContext` to states.
 
     `programs` make default programs: functions from a task, and a function that makes its sketches, to states.
     `parts` stand in for what the core does in a simpler way; each is asked by its name (`part`).
@@ -66,6 +77,7 @@ class Extension:
     sketches: tuple[Offer, ...] = ()
     programs: tuple[Offer, ...] = ()
     parts: tuple[Offer, ...] = ()
+    steps: tuple[Letters, ...] = ()
 
 
 def everywhere(computation: HasOperations, gpu: bool) -> bool:
@@ -96,12 +108,20 @@ def sums_on_cpus(computation: HasOperations, gpu: bool) -> bool:
 EXTENSIONS: tuple[Extension, ...] = (
     Extension("analysis"),
     Extension(
+        "online",
+        steps=(
+            Letters("JRD", "steps:JoinReductions", "s.join_reductions"),
+            Letters("CAL", "steps:ComputeAlong", "s[C].compute_along"),
+            Letters("PDV", "steps:PostponeDivision", "s.postpone_division"),
+        ),
+    ),
+    Extension(
         "split_reductions", ("analysis",),
         (Offer("split_reduction", "split_reduction:split_reduction_sketches", 10, with_sums),),
     ),
     Extension("injective", ("analysis",), (Offer("injective", "injective:injective_sketches", 20, everywhere),)),
     Extension(
-        "rows", ("analysis",),
+        "rows", ("analysis", "online"),
         (
             Offer("rows", "rules:row_program_sketches", 30, with_sums),
             Offer("long_rows", "long_rows:long_row_sketches", 40, sums_on_gpus),
@@ -138,6 +158,10 @@ EXTENSIONS: tuple[Extension, ...] = (
                 sums_on_gpus, (SPLIT, SHARED),
             ),
         ),
+        steps=(
+            Letters("DBF", "steps:DoubleBuffer", "s[C].double_buffer"),
+            Letters("PIP", "steps:Pipeline", "s[C].pipeline"),
+        ),
     ),
     Extension("skinny", (SPLIT,), (Offer("skinny", "skinny:skinny_sketches", 140, sums_on_gpus),)),
     Extension(
@@ -152,21 +176,27 @@ EXTENSIONS: tuple[Extension, ...] = (
         ),
     ),
     Extension(
-        "tensor_core", (SPLIT,),
+        "tensor_core", (SPLIT, "pipeline"),
         (Offer("tensor_core", "tensor_core:tensor_core_sketches", 210, sums_on_gpus),),
         (Offer("tensor_core_tiles", "product_programs:large_product_states", 30, sums_on_gpus),),
         (
             Offer("grids", "warp_tiles:grids", 10, sums_on_gpus),
             Offer("fragment_costs", "estimate:fragment_costs", 20, sums_on_gpus),
         ),
+        (Letters("SWZ", "steps:Swizzled", "s[C].swizzle"),),
     ),
-    Extension("attention", ("tensor_core",), (Offer("attention", "attention:attention_sketches", 220, sums_on_gpus),)),
+    Extension(
+        "attention", ("tensor_core", "online"),
+        (Offer("attention", "attention:attention_sketches", 220, sums_on_gpus),),
+    ),
     Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10, everywhere),)),
     Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20, everywhere),)),
 )  # fmt: skip
 """All extensions, each after those that it needs."""
 
 BY_NAME = {extension.name: extension for extension in EXTENSIONS}
+STEPS = {kind.letters: (extension.name, kind) for extension in EXTENSIONS for kind in extension.steps}
+"""The kinds of steps of extensions by their letters: whose they are, and what."""
 
 
 def with_needs(name: str) -> frozenset[str]:
@@ -221,8 +251,8 @@ class Taken:
     offer: Offer
 
     def __call__(self, *args: Any) -> Any:
-        module, _, function = self.offer.where.partition(":")
-        return getattr(loaded(f"ansor_ext.{self.extension}.{module}"), function)(*args)
+        module, function = module_of(self.extension, self.offer.where)
+        return getattr(loaded(module), function)(*args)
 
 
 def offers(kind: Literal["sketches", "programs", "parts"]) -> Mapping[str, Taken]:
@@ -240,6 +270,12 @@ def _offers(kind: str, used: frozenset[str]) -> Mapping[str, Taken]:
         if used.issuperset(offer.also)
     ]
     return {taken.offer.name: taken for taken in sorted(found, key=lambda taken: taken.offer.priority)}
+
+
+def module_of(extension: str, where: str) -> tuple[str, str]:
+    """The full name of a module of an extension, and the name in it, of `module:name`."""
+    module, _, name = where.partition(":")
+    return f"ansor_ext.{extension}.{module}", name
 
 
 def part(name: str) -> Taken | None:

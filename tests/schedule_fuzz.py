@@ -12,14 +12,13 @@ import numpy as np
 
 from te_lite import ComputeDAG, LoweredFunc, LowerError, ScheduleError, State, lower
 from te_lite.loops.stmt import Alloc, For, If, Seq, Stmt
-from te_lite.schedule.ahead_steps import DoubleBuffer, Pipeline
 from te_lite.schedule.loop_steps import Fuse, Reorder, Split
 from te_lite.schedule.mark_steps import Annotate, Pragma
 from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor
 from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL
-from te_lite.schedule.step import Step
+from te_lite.schedule.step import Step, from_json
 from te_lite.schedule.storage_steps import StorageAlign
 
 MAX_THREADS = 16
@@ -215,7 +214,7 @@ class Fuzzer:
             loops = self.state.stages[readers[0]].iters
             in_turn = [p for p, it in enumerate(loops) if it.kind == REDUCE and it.annotation in ("none", "unroll")]
             if in_turn and self.attempt(ComputeAt(k, readers[0], int(self.pick(in_turn)))):  # type: ignore[call-overload]
-                self.attempt(DoubleBuffer(k) if tiles == 2 else Pipeline(k, tiles))
+                self.attempt(from_json(["DBF", k] if tiles == 2 else ["PIP", k, tiles]))
 
     # ----------------------------------------------------------------------------------------- threads
 

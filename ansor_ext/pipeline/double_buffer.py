@@ -8,9 +8,10 @@ needed; the price is twice the shared memory, which may cost resident blocks.
 from __future__ import annotations
 
 from te_lite.expr.storage import storage_class
-from te_lite.schedule.ahead_steps import DoubleBuffer
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ATTACHED, REDUCE, State
+
+from .steps import DoubleBuffer
 
 
 def can_be_fetched_ahead(state: State, k: int) -> bool:

@@ -14,7 +14,7 @@ A row program (`row_stages.py`) whose rows are not kept reads them again for eve
 
 The kernel that reads what a reduction gives sums up its partial results in each of its blocks; where several kernels
 read it, a small one does so first.  An extreme and a sum that refers to it become one reduction of pairs (`JRD`,
-te_lite/online/online.py): one pass, and two kernels for softmax.
+ansor_ext/online/online.py): one pass, and two kernels for softmax.
 
 Everything elementwise is written into its readers.  A part of a row that one stage reads by ways of its own goes
 through registers, all loads first; where rows have one axis, that is, or a part would be no region.  Other reads of
@@ -29,8 +29,6 @@ from math import prod
 from ansor.core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ansor.sketch.reduction_rules import fuse_reductions
 from ansor.sketch.rule import SketchContext
-from te_lite.online.online import joined_ops
-from te_lite.schedule.online_steps import JoinReductions
 from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheRead, RFactor
@@ -38,6 +36,8 @@ from te_lite.schedule.state import INLINED, REDUCE, SPATIAL, State
 from te_lite.schedule.storage_steps import SetScope
 
 from ..analysis.nominal import NOMINAL_SMS
+from ..online.online import joined_ops
+from ..online.steps import JoinReductions
 from .row_stages import RowProgram, row_program
 from .rows import BLOCK, THREAD, shapes, widest_lanes
 

@@ -1,6 +1,6 @@
 """Operands of the next step are read into registers while the multiply-adds of this one run.
 
-A kernel that fetches its shared tiles ahead (`te_lite/lowering/double_buffer.py`) still waits for shared memory: the
+A kernel that fetches its shared tiles ahead (`ansor_ext/pipeline/lowering.py`) still waits for shared memory: the
 operands of a step of the reduction come some thirty cycles after they are asked for, and behind a barrier none was
 asked for yet.  So each thread keeps two sets of operands, and reads a step ahead (`turns_ahead.py`); in the last step
 of a turn, from the tile of the next one:

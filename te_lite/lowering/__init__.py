@@ -4,7 +4,7 @@ Law: reads states and bounds, makes statements; knows no target.
 
 In reading order:
 
-    first    zero_terms, lower_along, lower_facts, edges, lower_point, lower_operand, lower_mma, lower_matrix_load
-    then     lower_growth, lower_nest, double_buffer, thread_parts, vthread, unroll, whole_turns, sync, lower
+    first    zero_terms, lower_facts, edges, lower_point, lower_operand, lower_mma, lower_matrix_load
+    then     lower_growth, lower_nest, thread_parts, vthread, unroll, whole_turns, sync, lower
     then     written_over
 """

@@ -21,7 +21,7 @@ from ..later import when_called
 from ..loops.stmt import Buffer
 from ..schedule.loop_value import all_values
 from ..schedule.region import ZERO, DivAtom, Linear, Region
-from ..schedule.state import ATTACHED, INLINED, ROOT, State
+from ..schedule.state import ATTACHED, INLINED, ROOT
 from ..tensor_core.fragment_storage import fragment_storage
 from .zero_terms import without_zero_terms
 
@@ -40,7 +40,6 @@ class Grown:
 
 Followers = Mapping[int, tuple[int, Any]]
 rows_of: Callable[[str, int, int], Any] = when_called("te_lite.tensor_core.swizzle", "rows_of")
-checked: Callable[[State], Followers] = when_called("te_lite.lowering.lower_along", "checked")
 
 
 class Facts:
@@ -66,7 +65,8 @@ class Facts:
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.grown: dict[int, Grown] = {}
-        self.followers = checked(self.state) if any(s.along for s in self.stages) else {}
+        along = next((s.along for s in self.stages if s.along), "")
+        self.followers: Followers = when_called(*along.split(":"))(self.state) if along else {}
         self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
         for k in range(len(self.stages)):
             self._check_storage(k)

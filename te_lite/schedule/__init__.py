@@ -6,6 +6,6 @@ In reading order:
 
     first    region, step, state, loop_value
     steps    loop_steps, mark_steps, place_steps, storage_steps, stage_steps
-    ours     ahead_steps, swizzle_steps, axis_steps, online_steps
+    ours     axis_steps
     then     replay, dag, schedule
 """

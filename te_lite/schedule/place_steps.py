@@ -42,7 +42,7 @@ class ComputeAt(Step):
         law = f"{target.op.name} has {len(target.leaf)} loops"
         require(ok, ScheduleError, subject, law, loop=self.target_iter)
         attach = Attach(self.target, target.leaf[self.target_iter], len(state.steps))
-        return state.with_stage(self.stage, replace(_forget_extents(stage), where=ATTACHED, attach=attach, along=False))
+        return state.with_stage(self.stage, replace(_forget_extents(stage), where=ATTACHED, attach=attach, along=""))
 
     def python(self, words: Words, before: State) -> None:
         loop = words.loop(before, self.target, self.target_iter)
@@ -64,7 +64,7 @@ class ComputeInline(Step):
         require(not state.access.is_output(self.stage), ScheduleError, subject, "an output cannot be inlined")
         attached = attached_names(state, self.stage)
         require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
-        return state.with_stage(self.stage, replace(stage, where=INLINED, attach=None, along=False))
+        return state.with_stage(self.stage, replace(stage, where=INLINED, attach=None, along=""))
 
     def python(self, words: Words, before: State) -> None:
         words.call(self.stage, "compute_inline()")
@@ -80,7 +80,7 @@ class ComputeRoot(Step):
     def effect(self, state: State) -> State:
         stage = state.stages[self.stage]
         require(not stage.is_placeholder, ScheduleError, f"compute_root {stage.op.name}", "an input is not computed")
-        return state.with_stage(self.stage, replace(_forget_extents(stage), where=ROOT, attach=None, along=False))
+        return state.with_stage(self.stage, replace(_forget_extents(stage), where=ROOT, attach=None, along=""))
 
     def python(self, words: Words, before: State) -> None:
         words.call(self.stage, "compute_root()")

@@ -99,7 +99,9 @@ class Attach:
 
 @dataclass(frozen=True)
 class Stage:
-    """The loops of one operation; what is computed `along` a loop is kept from turn to turn."""
+    """The loops of one operation; what is computed `along` a loop is kept from iteration to iteration.
+
+    `along` is `module:function`: what says, of a state, which sums follow it (`Followers` of `lower_facts.py`)."""
 
     op: Operation
     vars: tuple[Iter, ...] = ()
@@ -113,7 +115,7 @@ class Stage:
     pragmas: tuple[tuple[str, str], ...] = ()
     tiles: int = 1
     swizzled: bool = False
-    along: bool = False
+    along: str = ""
     asks: tuple[Ask, ...] = ()
 
     @property

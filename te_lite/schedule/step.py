@@ -27,6 +27,7 @@ import numpy as np
 
 from ..computation.tensor import Operation
 from ..errors import RecordError, ScheduleError, require
+from ..extensions import STEPS, is_installed, module_of
 from ..later import loaded
 
 Length = int | np.ndarray | None
@@ -58,16 +59,11 @@ KINDS = {
     "PRX": Kind("te_lite.schedule.mark_steps", "FreePragma"),
     "SSC": Kind("te_lite.schedule.storage_steps", "SetScope"),
     "STO": Kind("te_lite.schedule.storage_steps", "StorageOrder"),
-    "DBF": Kind("te_lite.schedule.ahead_steps", "DoubleBuffer", "s[C].double_buffer"),
-    "PIP": Kind("te_lite.schedule.ahead_steps", "Pipeline", "s[C].pipeline"),
-    "SWZ": Kind("te_lite.schedule.swizzle_steps", "Swizzled", "s[C].swizzle"),
     "RIX": Kind("te_lite.schedule.axis_steps", "Reindex", "s.reindex"),
     "JAX": Kind("te_lite.schedule.axis_steps", "JoinAxes", "s.join_axes"),
-    "JRD": Kind("te_lite.schedule.online_steps", "JoinReductions", "s.join_reductions"),
-    "CAL": Kind("te_lite.schedule.online_steps", "ComputeAlong", "s[C].compute_along"),
-    "PDV": Kind("te_lite.schedule.online_steps", "PostponeDivision", "s.postpone_division"),
+    **{letters: Kind(*module_of(owner, kind.where), kind.primitive) for letters, (owner, kind) in STEPS.items()},
 }
-"""All kinds by their letters: those of TVM's records, then ours."""
+"""All kinds by their letters: those of TVM's records, ours, and those of extensions."""
 OF_TVM = frozenset(list(KINDS)[:14])
 
 
@@ -207,8 +203,11 @@ _READERS: dict[Any, Callable[[Any, str], Any]] = {int: integer, tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def kind_of(letters: str) -> type[Step]:
-    """The class of a kind.  Raises RecordError for letters that nobody has."""
+    """The class of a kind.  Raises RecordError for letters that nobody has, or whose extension is not installed."""
     require(letters in KINDS, RecordError, f"step {letters!r}", f"unknown tag, known ones are {', '.join(KINDS)}")
+    owner = STEPS[letters][0] if letters in STEPS else None
+    law = f"the extension {owner!r} is needed, which is not installed"
+    require(owner is None or is_installed(owner), RecordError, f"step {letters!r}", law)
     found: type[Step] = getattr(loaded(KINDS[letters].module), KINDS[letters].name)
     return found
 

@@ -20,9 +20,9 @@ from ansor.viz.swizzle_picture import chunks_of, draw_swizzle, times_asked
 from te_lite.errors import LowerError
 from te_lite.tensor_core.mma import MMA, mma
 from te_lite.tensor_core.swizzle import bank_conflicts
+from tests.ansor_ext.tensor_core.test_swizzle import columns_read
 from tests.mma_schedules import PROGRAMS
 from tests.nonempty import nonempty
-from tests.te_lite.test_swizzle import columns_read
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -39,9 +39,6 @@ WHEN_CALLED: dict[str, tuple[str, ...]] = {
         "te_lite.lowering.lower_matrix_load", "te_lite.lowering.lower_mma", "te_lite.lowering.sync",
         "te_lite.tensor_core.swizzle", "te_lite.verify.verify_warp",
     ),
-    "for what is computed along a loop, as in attention": (
-        "te_lite.lowering.lower_along",
-    ),
     "for what becomes of a program after a search": (
         "ansor.core.device.build", "ansor.core.device.export", "ansor.layout.rewrite",
     ),

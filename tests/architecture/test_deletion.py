@@ -8,10 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import ansor
+from ansor.core.tasks.catalog import CATALOG
+from ansor.sketch import generate_sketches
+from ansor.sketch.extra_rules import extra_sketches
 from te_lite.extensions import BY_NAME, EXTENSIONS, with_needs
 from tests.architecture.imports import PACKAGES, ROOT, Tree
+from tests.drawn_programs import drawn_program
 
 CORE_TESTS = (
     "tests/ansor/test_sketch_golden.py", "tests/ansor/test_sketch_structure.py", "tests/ansor/test_policy.py",
@@ -31,7 +37,7 @@ def test_the_table_has_every_folder_and_every_offer_is_a_function() -> None:
     assert folders == set(BY_NAME)
     for extension in EXTENSIONS:
         assert (ROOT / "ansor_ext" / extension.name / "README.md").is_file()
-        for offer in (*extension.sketches, *extension.programs, *extension.parts):
+        for offer in (*extension.sketches, *extension.programs, *extension.parts, *extension.steps):
             module, _, function = offer.where.partition(":")
             text = (ROOT / "ansor_ext" / extension.name / f"{module}.py").read_text()
             assert f"def {function}(" in text or f"class {function}(" in text
@@ -66,6 +72,18 @@ def without(folder: Path, gone: set[str]) -> Path:
     return folder
 
 
+def write_records(path: Path) -> None:
+    """A program of a product with tiles that are fetched ahead, and one without."""
+    task = ansor.SearchTask(workload_key=CATALOG["matmul"].key((64, 64, 64)), target="cuda -arch=sm_90")
+    ahead = extra_sketches(task.compute_dag, task.target, task.hardware_params, rules=["double_buffer"])
+    ordinary = generate_sketches(task.compute_dag, task.target, task.hardware_params)
+    result, rng = ansor.MeasureResult((1e-3,), 0, "", 1.0, 1), np.random.default_rng(0)
+    programs = [drawn_program(s, task.target, task.hardware_params, rng) for s in (ahead[0], ordinary[0])]
+    inputs = [ansor.MeasureInput(task, program) for program in programs]
+    assert ["DBF" in [step.tag for step in inp.steps] for inp in inputs] == [True, False]
+    path.write_text("\n".join([ansor.dump_record_to_string(inp, result) for inp in inputs]) + "\n")
+
+
 def runs(folder: Path, *command: str) -> None:
     """Raise AssertionError, with what it printed, where a Python command fails in a folder."""
     env = {**os.environ, "PYTHONPATH": str(folder), "ANSOR_CACHE": "off"}
@@ -78,6 +96,7 @@ def runs(folder: Path, *command: str) -> None:
 def test_each_can_be_deleted(name: str, tmp_path: Path) -> None:
     gone = {other for other in BY_NAME if name in with_needs(other)}
     folder = without(tmp_path / "copy", {name})
+    write_records(folder / "records.json")
     runs(folder, "tests/architecture/without_extensions.py", *sorted(gone))
 
 
@@ -85,5 +104,6 @@ def test_each_can_be_deleted(name: str, tmp_path: Path) -> None:
 def test_all_can_be_deleted(tmp_path: Path) -> None:
     folder = without(tmp_path / "copy", set(BY_NAME))
     assert not (folder / "ansor_ext").exists()
+    write_records(folder / "records.json")
     runs(folder, "tests/architecture/without_extensions.py", *sorted(BY_NAME))
     runs(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, *CORE_TESTS)

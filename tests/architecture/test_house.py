@@ -90,8 +90,8 @@ def test_ansor_imports_no_device() -> None:
 
 FROZEN = (
     "expr.node", "expr.element", "loops.stmt", "schedule.step", "schedule.loop_steps", "schedule.mark_steps",
-    "schedule.place_steps", "schedule.stage_steps", "schedule.storage_steps", "schedule.ahead_steps",
-    "schedule.axis_steps", "schedule.online_steps", "schedule.swizzle_steps", "schedule.state", "schedule.region",
+    "schedule.place_steps", "schedule.stage_steps", "schedule.storage_steps",
+    "schedule.axis_steps", "schedule.state", "schedule.region",
     "bounds.reads",
 )  # fmt: skip
 

@@ -59,6 +59,15 @@ def network() -> None:
     assert np.isfinite(np.asarray(runner.get_output(0).numpy())).all()
 
 
+def records(log: Path, gone: set[str]) -> None:
+    """Of a log with a program that fetches ahead and a plain one, what cannot be read is refused by its extension."""
+    reader = ansor.RecordReader(log)
+    found = list(reader)
+    assert len(found) == (1 if "pipeline" in gone else 2)
+    complaint = reader.complaint() if "pipeline" in gone else "the extension 'pipeline' is needed"
+    assert "the extension 'pipeline' is needed" in complaint, complaint
+
+
 def refusals(gone: set[str]) -> None:
     """A rule of what is gone is refused by the name of its extension; what is left has all its rules."""
     assert chosen() == frozenset(BY_NAME) - gone
@@ -77,6 +86,7 @@ if __name__ == "__main__":
     for name in ansor.__all__:
         getattr(ansor, name)
     assert main(["doctor"]) == 0
+    records(Path("records.json"), set(sys.argv[1:]))
     searched(Path("searched.json"))
     default_programs()
     network()

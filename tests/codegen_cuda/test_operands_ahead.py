@@ -14,6 +14,7 @@ import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.extra_rules import extra_sketches
+from ansor_ext.pipeline.steps import DoubleBuffer, Pipeline
 from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
@@ -25,7 +26,6 @@ from codegen_cuda.program.cuda_program import KernelNest, kernel_nests
 from te_lite.expr.expr import Var, compare
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
 from te_lite.meaning.interp import run
-from te_lite.schedule.ahead_steps import DoubleBuffer, Pipeline
 from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
 from te_lite.schedule.mark_steps import Annotate, Pragma
 from te_lite.schedule.place_steps import ComputeAt

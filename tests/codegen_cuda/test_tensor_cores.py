@@ -18,12 +18,12 @@ from codegen_cuda.program.errors import CompileError
 from te_lite.meaning.interp import run as interpret
 from te_lite.tensor_core import mma as table
 from te_lite.tensor_core.mma import MMA, Mma
+from tests.ansor_ext.pipeline.test_pipeline import piped
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.codegen_cuda.mma_kernels import pipelined, plain, plain_launch
 from tests.mma_schedules import PROGRAMS, left_out, multiplied
 from tests.oracle import Oracle
 from tests.te_lite.test_mma import swapped
-from tests.te_lite.test_pipeline import piped
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 compiled = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.pipeline import lowering as double_buffer
 from te_lite.bounds import bounds, reads
 from te_lite.computation import derive
 from te_lite.expr import storage
 from te_lite.expr.expr import binary, compare
 from te_lite.loops.stmt import Barrier, For, Seq, Stmt, seq
-from te_lite.lowering import double_buffer, edges, lower_facts, lower_nest, lower_point, sync, unroll, vthread
+from te_lite.lowering import edges, lower_facts, lower_nest, lower_point, sync, unroll, vthread
 from te_lite.meaning.interp import run
 from te_lite.schedule import loop_value, region
 from te_lite.verify.verify import verify

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import te_lite as te
+from ansor_ext.pipeline.steps import Pipeline
+from ansor_ext.tensor_core.steps import Swizzled
 from te_lite.bounds.bounds import infer_bounds
-from te_lite.schedule.ahead_steps import Pipeline
 from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
 from te_lite.schedule.mark_steps import Annotate, FreePragma, Pragma
 from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
@@ -14,7 +15,6 @@ from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor
 from te_lite.schedule.step import Step, from_json, to_json
 from te_lite.schedule.storage_steps import SetScope, StorageAlign
-from te_lite.schedule.swizzle_steps import Swizzled
 from tests.workloads import matmul, matmul_relu
 
 EXAMPLES: list[tuple[Step, list[object]]] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import te_lite as te
-from te_lite.schedule.ahead_steps import DoubleBuffer
+from ansor_ext.pipeline.steps import DoubleBuffer
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from te_lite.schedule.step import Length

@@ -16,13 +16,13 @@ from ansor.core.target.target import FP32X3, TF32, Target
 from ansor.sketch.extra_rules import extra_sketches
 from ansor.sketch.rule import SketchContext
 from ansor_ext.attention.attention import attention_of, grains, registers, shared_bytes
+from ansor_ext.online.steps import ComputeAlong, PostponeDivision
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor, topi
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
 from te_lite.schedule.dag import ComputeDAG
-from te_lite.schedule.online_steps import ComputeAlong, PostponeDivision
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from te_lite.schedule.step import from_json, to_json

@@ -25,12 +25,12 @@ from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from ansor_ext.pipeline.double_buffer import double_buffered
+from ansor_ext.pipeline.steps import DoubleBuffer
 from ansor_ext.shared_tiles.padded_shared import padded
 from codegen_cuda.emission.limits import usage
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.tensor import Tensor
 from te_lite.meaning.interp import run
-from te_lite.schedule.ahead_steps import DoubleBuffer
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from tests.ansor.sketch_cases import HARDWARE

@@ -14,11 +14,11 @@ from ansor.cost_model import RandomModel
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.sketch.extra_rules import extra_sketches
 from ansor.space.spaces import space_of
+from ansor_ext.online.steps import JoinReductions
 from ansor_ext.rows.long_rows import Cut, in_parts
 from ansor_ext.rows.row_stages import row_program
 from codegen_cuda import emit
 from te_lite.meaning.interp import run
-from te_lite.schedule.online_steps import JoinReductions
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ROOT, State
 from te_lite.schedule.step import from_json, to_json

@@ -34,13 +34,13 @@ from ansor.space.states import concrete
 from ansor.space.variants import home
 from ansor_ext.analysis.product_roles import roles_of
 from ansor_ext.analysis.read_axes import extents_of
+from ansor_ext.pipeline.steps import Pipeline
 from ansor_ext.tensor_core.warp_tiles import products, table
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.meaning.interp import run
 from te_lite.meaning.reference import random_inputs
-from te_lite.schedule.ahead_steps import Pipeline
 from te_lite.schedule.state import State
 from te_lite.schedule.step import from_json, to_json
 from te_lite.schedule.storage_steps import SetScope

@@ -8,14 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ..computation.tensor import Tensor
-from ..errors import ScheduleError, require
-from ..online.carried import postponed
-from ..online.online import joined_ops
-from .place_steps import ComputeAt, attached_names
-from .stage_steps import NewStage, inserted, require_unscheduled
-from .state import INLINED, State, fresh_stage
-from .step import Step, Words
+from te_lite.computation.tensor import Tensor
+from te_lite.errors import ScheduleError, require
+from te_lite.schedule.place_steps import ComputeAt, attached_names
+from te_lite.schedule.stage_steps import NewStage, inserted, require_unscheduled
+from te_lite.schedule.state import INLINED, State, fresh_stage
+from te_lite.schedule.step import Step, Words
+
+from .carried import postponed
+from .online import joined_ops
+
+FOLLOWERS = "ansor_ext.online.lower_along:checked"
+"""What lowering asks about stages that are computed along a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class JoinReductions(NewStage):
         found = joined_ops(first.compute, second.compute, hidden)
         if found is None:
             raise ScheduleError(
-                f"{subject}: {second.op.name} must be a sum of terms that can be carried (te_lite/online/online.py)"
+                f"{subject}: {second.op.name} must be a sum of terms that can be carried (ansor_ext/online/online.py)"
             )
         for k, op in zip((self.stage, self.other), found[1:], strict=True):
             old = state.stages[k]
@@ -86,7 +90,7 @@ class ComputeAlong(Step):
         extents = [[v.extent for v in s.op.reduce_axis] for s in (stage, target)]
         require(bool(extents[0]) and extents[0] == extents[1], ScheduleError, subject, law, extents=extents)
         state = ComputeAt(self.stage, self.target, self.target_iter).effect(state)
-        return state.with_stage(self.stage, replace(state.stages[self.stage], along=True))
+        return state.with_stage(self.stage, replace(state.stages[self.stage], along=FOLLOWERS))
 
     def python(self, words: Words, before: State) -> None:
         loop = words.loop(before, self.target, self.target_iter)
@@ -128,7 +132,7 @@ class PostponeDivision(Step):
         found = postponed(part.compute, total.compute, state.ops)
         if found is None:
             raise ScheduleError(
-                f"{subject}: {total.op.name} must sum up products with shares of a whole (te_lite/online/carried.py)"
+                f"{subject}: {total.op.name} must sum up products with shares of a whole (ansor_ext/online/carried.py)"
             )
         undivided, sums, quotient = found
         state = state.with_stage(self.stage, replace(part, op=undivided))

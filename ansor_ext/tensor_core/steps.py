@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..errors import ScheduleError, require
-from .state import State
-from .step import Step
-from .storage_steps import require_own
+from te_lite.errors import ScheduleError, require
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step
+from te_lite.schedule.storage_steps import require_own
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.pipeline.steps import DoubleBuffer, Pipeline
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.bounds.loop_scope import tile_count
 from te_lite.errors import InterpError, LowerError, ScheduleError
@@ -13,7 +14,6 @@ from te_lite.expr.storage import stored_elements
 from te_lite.loops.stmt import Alloc, Barrier, For, LoweredFunc, Stmt, bodies, seq, stmts_of, with_bodies
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_schedule
-from te_lite.schedule.ahead_steps import DoubleBuffer, Pipeline
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.state import State
 from te_lite.schedule.step import from_json, to_json

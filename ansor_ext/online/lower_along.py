@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..bounds.loop_scope import BLOCKS, THREADS, across_threads, enclosing_loops, lanes_of_rows
-from ..computation.tensor import ComputeOp
-from ..errors import LowerError, require
-from ..online.carried import Carried, carried, depends
-from ..schedule.state import ATTACHED, INLINED, REDUCE, SPATIAL, State
+from te_lite.bounds.loop_scope import BLOCKS, THREADS, across_threads, enclosing_loops, lanes_of_rows
+from te_lite.computation.tensor import ComputeOp
+from te_lite.errors import LowerError, require
+from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, SPATIAL, State
+
+from .carried import Carried, carried, depends
 
 Followers = Mapping[int, tuple[int, Carried]]
 """The sums that follow an extreme, by stage: the stage of the extreme, and how they move."""

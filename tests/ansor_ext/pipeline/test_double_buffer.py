@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.pipeline import lowering as double_buffer
+from ansor_ext.pipeline.steps import DoubleBuffer
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.bounds.loop_scope import tile_count, tile_loops
 from te_lite.errors import InterpError, LowerError, ScheduleError
 from te_lite.expr.storage import stored_elements
 from te_lite.loops.stmt import Alloc, Barrier, For, If, Seq, Stmt, bodies, seq, stmts_of, with_bodies
-from te_lite.lowering import double_buffer
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
-from te_lite.schedule.ahead_steps import DoubleBuffer
 from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.step import from_json, to_json

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
+from ansor_ext.tensor_core.steps import Swizzled
 from te_lite.errors import LowerError, ScheduleError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, index_xor
 from te_lite.expr.simplify import Simplifier
@@ -21,7 +22,6 @@ from te_lite.loops.stmt_text import pretty
 from te_lite.printing.python_text import python_schedule
 from te_lite.schedule.replay import replay
 from te_lite.schedule.step import from_json, to_json
-from te_lite.schedule.swizzle_steps import Swizzled
 from te_lite.tensor_core.mma import MatrixLoad, mma
 from te_lite.tensor_core.swizzle import Swizzle, bank_conflicts
 from te_lite.verify.verify_points import value_at

@@ -24,11 +24,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeGuard
 
-from ..computation.derive import REMEMBERED
-from ..computation.tensor import ComputeOp, Operation
-from ..expr.expr import INDEX, Binary, Cast, Expr, IterVar, Load, Reduce, Var, same
-from ..expr.node import binary
-from ..expr.visit import substitute, walk
+from te_lite.computation.derive import REMEMBERED
+from te_lite.computation.tensor import ComputeOp, Operation
+from te_lite.expr.expr import INDEX, Binary, Cast, Expr, IterVar, Load, Reduce, Var, same
+from te_lite.expr.node import binary
+from te_lite.expr.visit import substitute, walk
+
 from .online import DTYPES, LAWS, Law, is_plain
 
 ROUNDING = ("float16", "bfloat16", *DTYPES)

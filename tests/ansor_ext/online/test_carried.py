@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.online.carried import carried, postponed, share
+from ansor_ext.online.online import LAWS
+from ansor_ext.online.steps import ComputeAlong, PostponeDivision
 from te_lite import LowerError, ScheduleError, Tensor
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.tensor import ComputeOp
 from te_lite.meaning.interp import run
-from te_lite.online.carried import carried, postponed, share
-from te_lite.online.online import LAWS
 from te_lite.schedule.dag import ComputeDAG
-from te_lite.schedule.online_steps import ComputeAlong, PostponeDivision
 from te_lite.schedule.step import from_json, to_json
 from te_lite.tensor_core.mma import ROWS, mma
 from tests.ansor_ext.attention.test_attention import CASES, sketches
+from tests.ansor_ext.online.test_online import value
 from tests.oracle import poisoned
-from tests.te_lite.test_online import value
 
 
 class Weighted:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..errors import ScheduleError, require
-from ..expr.storage import storage_class
-from .state import Ask, State
-from .step import Step
+from te_lite.errors import ScheduleError, require
+from te_lite.expr.storage import storage_class
+from te_lite.schedule.state import Ask, State
+from te_lite.schedule.step import Step
 
 MOST_TILES = 5
 
@@ -54,5 +54,5 @@ def _fetched_ahead(state: State, k: int, tiles: int, primitive: str) -> State:
     kept = storage_class(scope) in ("", "shared")
     require(kept, ScheduleError, subject, "the storage must be shared memory", scope=scope)
     require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
-    ask = Ask("double_buffer" if tiles == 2 else f"pipeline: {tiles}", "te_lite.lowering.double_buffer:fetched_ahead")
+    ask = Ask("double_buffer" if tiles == 2 else f"pipeline: {tiles}", "ansor_ext.pipeline.lowering:fetched_ahead")
     return state.with_stage(k, replace(stage, tiles=tiles, asks=(*stage.asks, ask)))

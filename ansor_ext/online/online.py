@@ -20,7 +20,7 @@ changes nothing where M is finite; where it is not, the definition says NaN, and
 values makes both NaN, as by definition.
 
 `LAWS` is the table of what is known: the obligations 1 to 4, and the neutral and special values, are tested for every
-entry against float64 (tests/te_lite/test_online.py).
+entry against float64 (tests/ansor_ext/online/test_online.py).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..computation.derive import REMEMBERED
-from ..computation.tensor import ComputeOp
-from ..expr.expr import INDEX, Combiner, Expr, IterVar, Load, Reduce, Var, call, compare, const, same, select
-from ..expr.node import binary
-from ..expr.visit import substitute, walk
+from te_lite.computation.derive import REMEMBERED
+from te_lite.computation.tensor import ComputeOp
+from te_lite.expr.expr import INDEX, Combiner, Expr, IterVar, Load, Reduce, Var, call, compare, const, same, select
+from te_lite.expr.node import binary
+from te_lite.expr.visit import substitute, walk
 
 DTYPES = ("float32", "float64")
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
+from ansor_ext.online.online import LAWS, Law, combined
+from ansor_ext.online.steps import JoinReductions
 from te_lite import ScheduleError, Tensor, topi
 from te_lite.expr.expr import Expr, Var, const
 from te_lite.expr.visit import free_vars, substitute
 from te_lite.meaning.interp import run
 from te_lite.meaning.reference import evaluate
-from te_lite.online.online import LAWS, Law, combined
 from te_lite.printing.python_text import python_names, python_schedule
 from te_lite.schedule.dag import ComputeDAG
-from te_lite.schedule.online_steps import JoinReductions
 from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.schedule import Schedule

@@ -29,16 +29,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..bounds.loop_scope import in_turn, tile_count, tile_loops
-from ..errors import LowerError, require
-from ..expr.dtype import BYTES
-from ..expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare
-from ..expr.lanes import product
-from ..expr.simplify import Simplifier
-from ..expr.storage import storage_class, tile_stride
-from ..expr.visit import transform, walk
-from ..loops.perfect_nest import perfect_nest
-from ..loops.stmt import (
+from te_lite.bounds.loop_scope import in_turn, tile_count, tile_loops
+from te_lite.errors import LowerError, require
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare
+from te_lite.expr.lanes import product
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.storage import storage_class, tile_stride
+from te_lite.expr.visit import transform, walk
+from te_lite.loops.perfect_nest import perfect_nest
+from te_lite.loops.stmt import (
     Alloc,
     Barrier,
     Buffer,
@@ -58,8 +58,8 @@ from ..loops.stmt import (
     stored_in,
     with_bodies,
 )
-from ..schedule.state import ATTACHED
-from .lower_facts import Facts
+from te_lite.lowering.lower_facts import Facts
+from te_lite.schedule.state import ATTACHED
 
 
 @dataclass(frozen=True)
