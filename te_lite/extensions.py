@@ -141,22 +141,14 @@ EXTENSIONS: tuple[Extension, ...] = (
     Extension("windows", ("cpu_kernels",), (Offer("windows", "windows:window_sketches", 110, sums_on_cpus),)),
     Extension(
         "shared_tiles", ("analysis",),
-        (
-            Offer("padded_shared", "rules:padded_sketches", 120, on_gpus),
-            Offer("transposed_shared", "rules:transposed_sketches", 150, on_gpus),
-        ),
+        (Offer("padded_shared", "padded_shared:padded_sketches", 120, on_gpus),),
     ),
     Extension(
         "pipeline", ("analysis",),
         (
             Offer("double_buffer", "ahead:double_buffer_sketches", 130, on_gpus),
             Offer("split_reduction_ahead", "split_ahead:split_sketches", 160, sums_on_gpus, (SPLIT,)),
-            Offer("padded_shared_ahead", "shared_ahead:padded_sketches", 170, on_gpus, (SHARED,)),
             Offer("transposed_shared_ahead", "shared_ahead:transposed_sketches", 180, on_gpus, (SHARED,)),
-            Offer(
-                "split_reduction_transposed_ahead", "split_transposed_ahead:split_transposed_sketches", 230,
-                sums_on_gpus, (SPLIT, SHARED),
-            ),
         ),
         steps=(
             Letters("DBF", "steps:DoubleBuffer", "s[C].double_buffer"),

@@ -1,4 +1,4 @@
-"""Padded and transposed tiles, and those of split reductions, that are fetched ahead."""
+"""Transposed tiles that are fetched ahead."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from ansor.sketch.rule import SketchContext
 from te_lite.schedule.state import State
 
 from ..analysis.changes import changed
-from ..shared_tiles.padded_shared import padded
 from ..shared_tiles.transposed_shared import transposed
 from .double_buffer import double_buffered
-
-
-def padded_sketches(ctx: SketchContext) -> list[State]:
-    """The ordinary sketches with padded tiles, fetched an iteration ahead."""
-    return changed(ordinary_sketches(ctx), padded, double_buffered)
 
 
 def transposed_sketches(ctx: SketchContext) -> list[State]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansor.sketch.generate import ordinary_sketches
 from ansor.sketch.predicates import has_rfactor
+from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import reads_by_producer
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ATTACHED, INLINED, State
 from te_lite.schedule.storage_steps import StorageAlign
 
+from ..analysis.changes import changed
 from ..analysis.read_axes import axes_of, extents_of
 
 BANK_BYTES = 128
@@ -57,3 +60,8 @@ def padded(sketch: State) -> State | None:
         size = element_bytes(sketch.stages[k].op.dtype)
         state = apply(state, StorageAlign(k, axis, BANK_BYTES // size, PAD_BYTES // size))
     return None if state is sketch else state
+
+
+def padded_sketches(ctx: SketchContext) -> list[State]:
+    """The ordinary sketches with padded tiles."""
+    return changed(ordinary_sketches(ctx), padded)

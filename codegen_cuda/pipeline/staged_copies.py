@@ -1,6 +1,6 @@
 """Copies into pipelined tiles that go through registers: read in vectors when a turn begins, stored when it ends.
 
-A tile that is stored in another order than it is read (`transposed_shared`) cannot be copied by vectors: asynchronous
+A tile that is stored in another order than it is read (transposed) cannot be copied by vectors: asynchronous
 copies of its elements are four times as many instructions.  So a thread reads four neighbours at once, lets them come
 while it computes, and stores them before the barrier: one by one or, where it copies squares, four neighbours at once,
 of which each comes from another vector.

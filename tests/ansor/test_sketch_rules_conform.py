@@ -95,9 +95,8 @@ EXTRA = {
     ("c", "packed_read"): ("wide",), ("c", "micro_kernel"): ("wide",), ("c", "winograd"): ("by axis",),
     ("c", "windows"): ("window",), ("c", "shared_panels"): ("broad",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),
-    ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",),
-    ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),
-    ("cuda", "transposed_shared_ahead"): ("conv",), ("cuda", "split_reduction_transposed_ahead"): ("deep",),
+    ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",), ("c", "rows"): ("softmax",),
+    ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared_ahead"): ("conv",),
     ("cuda", "register_tiles"): ("tile",), ("cuda", "sliced_tiles"): ("panel",),
     ("cuda", "tensor_core"): ("halves",), ("cuda", "attention"): ("attention",),
 }  # fmt: skip

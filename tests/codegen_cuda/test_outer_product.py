@@ -34,7 +34,7 @@ WORKLOADS = {
 
 def programs(name: str, count: int = 8) -> Iterator[LoweredFunc]:
     dag = te.ComputeDAG(WORKLOADS[name]())
-    sketches = extra_sketches(dag, CUDA, HARDWARE, rules=["double_buffer", "transposed_shared"])
+    sketches = extra_sketches(dag, CUDA, HARDWARE, rules=["double_buffer", "transposed_shared_ahead"])
     for seed in range(count):
         state = drawn_program(sketches[seed % len(sketches)], CUDA, HARDWARE, np.random.default_rng([8, seed]))
         assert state is not None
