@@ -18,13 +18,13 @@ import numpy as np
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
+from ansor_ext.pipeline.async_copy import WAIT
 from ansor_ext.pipeline.double_buffer import double_buffered
 from ansor_ext.pipeline.steps import DoubleBuffer
 from benchmarks import report
 from benchmarks.codegen_vs_tvm import Case
 from codegen_cuda.driver.module import CudaModule, open_device
 from codegen_cuda.emission.emit import emit
-from codegen_cuda.pipeline.async_copy import WAIT
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from tests.conv_layer import conv2d_layer

@@ -2,7 +2,7 @@
 
 Read them in this order; none imports one that comes after it:
 
-    folders       program, passes, text, overlap, pipeline, tensor_core, emission, driver, networks, emulation
+    folders       program, passes, text, overlap, emission, driver, networks, emulation
     the search    backend
 """
 

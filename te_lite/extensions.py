@@ -150,6 +150,7 @@ EXTENSIONS: tuple[Extension, ...] = (
             Offer("split_reduction_ahead", "split_ahead:split_sketches", 160, sums_on_gpus, (SPLIT,)),
             Offer("transposed_shared_ahead", "shared_ahead:transposed_sketches", 180, on_gpus, (SHARED,)),
         ),
+        parts=(Offer("cuda_pipelines", "emission:CudaPipelines", 30, on_gpus),),
         steps=(
             Letters("DBF", "steps:DoubleBuffer", "s[C].double_buffer"),
             Letters("PIP", "steps:Pipeline", "s[C].pipeline"),
@@ -174,6 +175,7 @@ EXTENSIONS: tuple[Extension, ...] = (
         (
             Offer("grids", "warp_tiles:grids", 10, sums_on_gpus),
             Offer("fragment_costs", "estimate:fragment_costs", 20, sums_on_gpus),
+            Offer("cuda_tensor_cores", "emission:CudaTensorCores", 40, sums_on_gpus),
         ),
         (Letters("SWZ", "steps:Swizzled", "s[C].swizzle"),),
     ),
@@ -273,3 +275,8 @@ def module_of(extension: str, where: str) -> tuple[str, str]:
 def part(name: str) -> Taken | None:
     """A part of the core's that an extension has; None where none is used."""
     return offers("parts").get(name)
+
+
+def installed_part(name: str) -> Taken | None:
+    """A part of an extension that is installed, whether it is used by searches or not: programs are read and run."""
+    return _offers("parts", frozenset(filter(is_installed, BY_NAME))).get(name)

@@ -18,7 +18,7 @@ others, of words whose terms are not neighbours, have rows that begin 8 banks fu
 eight columns which a warp reads at a time are in 32 banks.
 
 Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
-name the tile that tensor cores read (`codegen_cuda/tensor_core/warpgroup.py`).
+name the tile that tensor cores read (`ansor_ext/tensor_core/warpgroup.py`).
 
 Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
 (`split_reduction.py`).

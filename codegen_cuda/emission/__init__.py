@@ -4,5 +4,5 @@ Law: text only; no compiler, no driver, no device.
 
 In reading order:
 
-    files    shared, limits, launch_bounds, emit
+    files    kernel_parts, shared, limits, launch_bounds, emit
 """

@@ -48,17 +48,11 @@ from ..passes.reads_first import with_reads_first
 from ..passes.registers import copied_loops, index_vars, register_loops, rolled_loops, useful_copies
 from ..passes.runs import split_runs
 from ..passes.vector_writes import with_vector_writes
-from ..pipeline.async_copy import scalar_copy, vector_store, wait
-from ..pipeline.operands_ahead import with_operands_ahead
-from ..program.cuda_program import STATIC_SHARED_BYTES, VECTOR_BYTES, CudaKernel, CudaProgram, KernelNest, header_text
-from ..tensor_core.mma_text import cut_text, wait_text, warp_text
-from ..tensor_core.quad_stores import with_quad_stores
-from ..tensor_core.rows_ahead import goes_beside
-from ..tensor_core.warpgroup import TILE_BYTES, emitted_nests, multiplies_in_groups
-from ..tensor_core.wgmma_text import FENCE, FENCE_HELPER
+from ..program.cuda_program import STATIC_SHARED_BYTES, CudaKernel, CudaProgram, KernelNest, header_text
 from ..text.reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from ..text.text import TYPES, CudaText
 from ..text.vectors import VectorStore, leaf_stores
+from .kernel_parts import emitted_nests, pipelines_of, tensor_cores_of
 from .launch_bounds import launch_bounds
 from .shared import SharedArray, shared_layout
 
@@ -90,8 +84,7 @@ class KernelEmitter:
             self.threads[loop.var] = "0" if loop.extent == 1 else f"(int){tag}"
         self.text = CudaText(self.var, self.load, self.nonnegative, self.widths)
         self.turns = turns(self.nest)
-        self.grouped = multiplies_in_groups(self.nest.body)
-        self.alignment = TILE_BYTES if self.grouped else VECTOR_BYTES
+        self.pipelines, self.tensor_cores = pipelines_of(self.nest.body), tensor_cores_of(self.nest.body)
         moved = index_vars(self.nest.body)
         self.unrolled = register_loops(self.nest.body, moved)
         self.moved = set[Var]().union(*moved.values())
@@ -171,35 +164,32 @@ class KernelEmitter:
                 ReduceText(self, s, group_of(s, self.nest), self.turns.get(id(s), 0)).emit()
             case WarpMultiply() if s.op.warps > 1:
                 self.sequence((s,))
-            case WarpMultiply() | WarpLoad() | QuadStore():
-                self.line(warp_text(self, s))
-            case Cut():
-                self.line(cut_text(self, s, prod(self.nest.block), self.thread_id()))
+            case WarpMultiply() | WarpLoad() | QuadStore() | Cut():
+                self.line(self.tensor_cores.text(self, s))
 
     def sequence(self, stmts: Sequence[Stmt]) -> None:
         """Statements; a product of a group of warps goes on during those that may stand beside it."""
         product: WarpMultiply | None = None
         for part in split_runs(stmts):
-            if product is not None and (isinstance(part, tuple) or not goes_beside(part, product)):
-                self.line(wait_text(self, product))
+            if product is not None and (isinstance(part, tuple) or not self.tensor_cores.goes_beside(part, product)):
+                self.line(self.tensor_cores.wait(self, product))
                 product = None
             if isinstance(part, tuple):
                 self.run(part)
             elif isinstance(part, WarpMultiply) and part.op.warps > 1:
-                self.line(warp_text(self, part))
+                self.line(self.tensor_cores.text(self, part))
                 product = None if part.goes_on else part
             else:
                 self.stmt(part)
         if product is not None:
-            self.line(wait_text(self, product))
+            self.line(self.tensor_cores.wait(self, product))
 
     def barrier(self, s: Barrier) -> None:
         """A barrier; one that publishes pipelined copies waits for those of this thread first."""
         if s.publishes:
-            self.line(wait(self.text.helpers, s.left))
-        if self.grouped:
-            self.text.helpers["fence_async_proxy"] = FENCE_HELPER
-            self.line(FENCE)
+            self.line(self.pipelines.wait(self.text.helpers, s.left))
+        if self.tensor_cores.fence:
+            self.line(self.tensor_cores.fenced(self.text.helpers))
         self.line("__syncwarp();" if s.warp else "__syncthreads();")
 
     def run(self, stores: tuple[Store, ...]) -> None:
@@ -217,7 +207,7 @@ class KernelEmitter:
 
     def store(self, s: Store) -> None:
         """`place = value`, or `place += rest` for an accumulation."""
-        copy = scalar_copy(self, s)
+        copy = self.pipelines.scalar_copy(self, s)
         if copy is not None:
             self.line(copy)
             return
@@ -245,7 +235,7 @@ class KernelEmitter:
             self.counted(s, lambda: self.stmt(s.body))
         for part in s.body.stmts if isinstance(s.body, Seq) else ():
             if isinstance(part, WarpMultiply) and part.goes_on:
-                self.line(wait_text(self, part))
+                self.line(self.tensor_cores.wait(self, part))
 
     def replacing(self, env: dict[Var, Expr]) -> Callable[[Expr], Expr]:
         """What replaces variables by their values in an expression."""
@@ -272,7 +262,7 @@ class KernelEmitter:
     def vector_loop(self, s: For) -> None:
         """Lanes in vectors where all stores of the loop have some; an unrolled loop over the lanes otherwise."""
         leaves = list(leaf_stores(s.body, s.var))
-        stores = [(vector_store(self, s, leaf[0]), leaf[1]) for leaf in leaves if leaf is not None]
+        stores = [(self.pipelines.vector_store(self, s, leaf[0]), leaf[1]) for leaf in leaves if leaf is not None]
         if len(stores) < len(leaves) or any(v.width == 1 for v, _ in stores):
             self.line("#pragma unroll")
             self.counted(s, lambda: self.stmt(s.body))
@@ -312,7 +302,7 @@ class KernelEmitter:
         total = layout[-1].end if layout else 0
         dynamic = total > STATIC_SHARED_BYTES
         if dynamic:
-            self.line(f"extern __shared__ __align__({self.alignment}) unsigned char shared_memory[];")
+            self.line(f"extern __shared__ __align__({self.tensor_cores.alignment}) unsigned char shared_memory[];")
         for array in layout:
             self.declare_shared(array, dynamic)
         fragments = self.nest.fragments()
@@ -326,7 +316,7 @@ class KernelEmitter:
         if dynamic:
             self.line(f"{t} *const {name} = ({t} *)(shared_memory + {array.start});  // {array.size} elements")
         else:
-            self.line(f"__shared__ __align__({self.alignment}) {t} {name}[{array.size}];")
+            self.line(f"__shared__ __align__({self.tensor_cores.alignment}) {t} {name}[{array.size}];")
 
     def shared_name(self, array: SharedArray) -> str:
         if array.buffer is not None:
@@ -341,12 +331,12 @@ def _kernel(
     """One kernel, its text, and the helper functions it calls."""
     nest.check_launch()
     ranges = nest.ranges()
-    body = with_operands_ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
+    body = pipelines_of(nest.body).ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
     body, tiles = in_outer_product_order(body)
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
     written, used = frozenset(nest.written()), nest.written() | nest.read()
     body = with_reads_first(with_vector_writes(body), written) if waits else with_vector_writes(body)
-    body = with_quad_stores(KernelNest(nest.loops, with_guarded_reads_first(body, written)))
+    body = tensor_cores_of(body).epilogue(KernelNest(nest.loops, with_guarded_reads_first(body, written)))
     emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]

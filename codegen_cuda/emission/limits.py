@@ -22,7 +22,7 @@ from te_lite.schedule.state import Extent, Iter, State
 from ..passes.registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops, unrolled_size
 from ..program.cuda_program import BLOCK_TAGS, MOST_BLOCKS, MOST_THREADS, THREAD_TAGS, KernelNest, Shape
 from ..program.errors import LimitError
-from ..tensor_core.warpgroup import emitted_nests
+from .kernel_parts import emitted_nests
 from .shared import shared_layout
 
 BASE_REGISTERS = 20

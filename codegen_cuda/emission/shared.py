@@ -8,8 +8,8 @@ from te_lite.expr.dtype import BYTES
 from te_lite.loops.stmt import Buffer
 
 from ..program.cuda_program import VECTOR_BYTES, KernelNest
-from ..tensor_core.warpgroup import tiles_of
 from ..text.reduce import workspace_slots
+from .kernel_parts import tensor_cores_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def shared_layout(nest: KernelNest) -> tuple[SharedArray, ...]:
     """All shared arrays of a kernel, one after the other; first those that tensor cores read themselves, of which each
     is a multiple of what they are aligned to."""
     out: list[SharedArray] = []
-    tiles = tiles_of(nest.body)
+    tiles = tensor_cores_of(nest.body).tiles(nest.body)
     for b in sorted(nest.allocated("shared"), key=lambda b: b not in tiles):
         out.append(SharedArray(b, "", b.dtype, max(b.size, 1), out[-1].end if out else 0))
     for key, size in workspace_slots(nest).items():

@@ -34,7 +34,7 @@ from te_lite.schedule.state import State
 from tests.amount import some
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows
-from tests.codegen_cuda.test_operands_ahead import product
+from tests.ansor_ext.pipeline.test_register_double_buffer import product
 from tests.conformance.cost_model import CostModelSuite, measured
 from tests.conv_layer import as_lanes, as_single, conv2d_layer, cuda_steps, random_factors, tutorial_layer
 from tests.drawn_programs import drawn_program

@@ -25,6 +25,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from codegen_cuda.program.cuda_program import VECTOR_BYTES, KernelNest
+from codegen_cuda.program.indices import vector_start
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, same
 from te_lite.expr.simplify import Simplifier
@@ -47,9 +49,6 @@ from te_lite.loops.stmt import (
     written_by,
 )
 from te_lite.tensor_core.fragment import LANES
-
-from ..program.cuda_program import VECTOR_BYTES, KernelNest
-from ..program.indices import vector_start
 
 QUAD = 4
 """Lanes that have a row of a tile."""
@@ -98,7 +97,7 @@ def lanes_text(s: QuadStore) -> str:
     return "0xffffffffu" if s.whole else "15u << (threadIdx.x & 28)"
 
 
-def with_quad_stores(nest: KernelNest) -> Stmt:
+def with_vectorized_epilogue(nest: KernelNest) -> Stmt:
     """The body of a kernel, with such stores of what it does not read itself where tensor cores multiply."""
     lane = nest.loops.get("threadIdx.x")
     multiplies = any(isinstance(s, WarpMultiply) for s in stmts_of(nest.body))

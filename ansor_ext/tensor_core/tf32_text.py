@@ -8,13 +8,12 @@ Vectors of 16 bytes are cut where they are, so it does not matter how the tile i
 
 from __future__ import annotations
 
+from codegen_cuda.program.cuda_program import VECTOR_BYTES
+from codegen_cuda.program.errors import EmitError
 from te_lite.errors import require
 from te_lite.loops.mma_meaning import BIG
 from te_lite.loops.stmt import Cut
 from te_lite.tensor_core.mma import F32, Element
-
-from ..program.cuda_program import VECTOR_BYTES
-from ..program.errors import EmitError
 
 FLOAT = "cut_float"
 """The function that cuts one float."""

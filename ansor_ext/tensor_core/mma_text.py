@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from codegen_cuda.program.indices import by_lane
+from codegen_cuda.text.text import TYPES, CudaText, registers
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
 from te_lite.loops.mma_meaning import CENTRE, pairs
 from te_lite.loops.stmt import Buffer, Cut, QuadStore, WarpLoad, WarpMultiply
 from te_lite.tensor_core.mma import F32, OPERANDS, MatrixLoad, Mma
 
-from ..program.indices import by_lane
-from ..text.text import TYPES, CudaText, registers
-from .parts_text import FLOAT, cut_float, tile_helpers, tile_name
-from .quad_stores import HELPERS, NAMES, lanes_text
+from .tf32_text import FLOAT, cut_float, tile_helpers, tile_name
+from .vectorized_epilogue import HELPERS, NAMES, lanes_text
 from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
 
 

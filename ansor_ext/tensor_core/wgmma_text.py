@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from codegen_cuda.text.text import TYPES, registers
 from te_lite.loops.mma_meaning import centres, pairs
 from te_lite.tensor_core.fragment import LANES
 from te_lite.tensor_core.mma import F32, GROUP_ROW_BYTES, Mma
 
-from ..text.text import TYPES, registers
-from .parts_text import FLOAT, cut_float
+from .tf32_text import FLOAT, cut_float
 
 UNIT, STEP = 16, 2
 """Bytes of a unit of descriptors; from one step to the next, 32 bytes, in units."""

@@ -49,7 +49,7 @@ from te_lite.loops.stmt import (
     with_bodies,
 )
 
-from ..pipeline.fragments_ahead import fills
+from ..pipeline.fragment_double_buffer import fills
 
 LEAST_LEFT = 2
 """Tiles beyond the next one, with which turns overlap."""

@@ -44,7 +44,7 @@ from te_lite.loops.stmt import (
     written_by,
 )
 
-from .turns_ahead import SETS, Env, points
+from .iterations_ahead import SETS, Env, points
 
 
 def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, ...], FragmentMultiplies] | None:

@@ -12,11 +12,11 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
+from ansor_ext.pipeline.async_copy import WAIT, moved
 from ansor_ext.pipeline.double_buffer import double_buffered
 from codegen_cuda import CudaProgram, compile_source, emit, usage
 from codegen_cuda.emulation.emulator import run, run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
-from codegen_cuda.pipeline.async_copy import WAIT, moved
 from te_lite.expr.expr import Select, Var, const, if_then_else
 from te_lite.loops.stmt import Buffer
 from tests.ansor.sketch_cases import HARDWARE

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from codegen_cuda.passes.outer_product import far_first
 from te_lite.expr.expr import Binary, BufferLoad, Cast, Expr, Var, binary, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, transform, walk
@@ -29,9 +30,8 @@ from te_lite.loops.perfect_nest import IN_TURN, iteration, nested, perfect_nest
 from te_lite.loops.stmt import Barrier, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.tensor_core.fragment import LANES
 
-from ..passes.outer_product import far_first
-from .fragments_ahead import fragment_multiplies
-from .turns_ahead import SETS, Env, Turns, Work, points
+from .fragment_double_buffer import fragment_multiplies
+from .iterations_ahead import SETS, Env, Turns, Work, points
 
 REGISTERS, MOST_REGISTERS = 65536, 255
 """Of a multiprocessor; that a thread can name."""
@@ -41,7 +41,7 @@ LEAST_POINTS = 8
 """Multiply-adds of a step: fewer are no time in which anything could come."""
 
 
-def with_operands_ahead(body: Stmt, simplifier: Simplifier, threads: int, again: bool = False) -> Stmt:
+def with_register_double_buffers(body: Stmt, simplifier: Simplifier, threads: int, again: bool = False) -> Stmt:
     """A kernel of so many `threads` a block whose pipelined accumulations read their operands a step ahead.
 
     `simplifier` knows the ranges of all loops; it learns those of new ones.  `again`: a loop runs the body again.
@@ -60,7 +60,7 @@ def with_operands_ahead(body: Stmt, simplifier: Simplifier, threads: int, again:
                 if points(steps) % SETS == 0 and turns.words <= most_words(threads):
                     return turns.stmt()
     again = again or isinstance(body, For)
-    return with_bodies(body, tuple([with_operands_ahead(b, simplifier, threads, again) for b in bodies(body)]))
+    return with_bodies(body, tuple([with_register_double_buffers(b, simplifier, threads, again) for b in bodies(body)]))
 
 
 def most_words(threads: int) -> int:

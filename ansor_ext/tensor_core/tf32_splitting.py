@@ -27,6 +27,7 @@ A tile that is cut twice has lost its small parts, and whoever else reads it fin
 
 from __future__ import annotations
 
+from codegen_cuda.program.errors import EmitError
 from te_lite.errors import require
 from te_lite.expr.expr import BufferLoad, Var, as_expr, binary
 from te_lite.expr.visit import free_vars, walk
@@ -45,8 +46,6 @@ from te_lite.loops.stmt import (
     stmts_of,
 )
 from te_lite.tensor_core.mma import GROUP_ROW_BYTES
-
-from ..program.errors import EmitError
 
 
 def in_parts(loads: Stmt, product: WarpMultiply) -> Stmt:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.tensor_core.warpgroup import multiplies_in_groups
 from codegen_cuda import CompileError, CudaProgram, EmitError, compile_source, emit, usage
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
-from codegen_cuda.tensor_core.warpgroup import multiplies_in_groups
 from te_lite.errors import UnsafeError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, compare
 from te_lite.loops.perfect_nest import IN_TURN

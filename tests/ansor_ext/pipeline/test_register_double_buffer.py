@@ -14,14 +14,14 @@ import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.extra_rules import extra_sketches
+from ansor_ext.pipeline.register_double_buffer import most_words, with_register_double_buffers
+from ansor_ext.pipeline.staged_copies import staged
 from ansor_ext.pipeline.steps import DoubleBuffer, Pipeline
 from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.passes.lane_digits import with_lane_digits
 from codegen_cuda.passes.vector_writes import with_vector_writes
-from codegen_cuda.pipeline.operands_ahead import most_words, with_operands_ahead
-from codegen_cuda.pipeline.staged_copies import staged
 from codegen_cuda.program.cuda_program import KernelNest, kernel_nests
 from te_lite.expr.expr import Var, compare
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
@@ -71,7 +71,7 @@ def changed(func: LoweredFunc) -> tuple[LoweredFunc, bool]:
             return replace(s, body=visit(s.body, {**loops, s.tag: s}))
         nest = KernelNest(loops, s)
         ranges = nest.ranges()
-        ahead = with_operands_ahead(with_lane_digits(s, ranges), ranges, int(np.prod(nest.block)))
+        ahead = with_register_double_buffers(with_lane_digits(s, ranges), ranges, int(np.prod(nest.block)))
         return with_vector_writes(ahead)
 
     out = replace(func, body=visit(func.body, {}))
@@ -182,7 +182,7 @@ def test_operands_leave_room_for_addresses() -> None:
     (nest,), _ = kernel_nests(te.lower(TILES["quadrants"]))
     for threads, ahead in ((512, True), (1024, False)):
         ranges = nest.ranges()
-        found = with_operands_ahead(with_lane_digits(nest.body, ranges), ranges, threads)
+        found = with_register_double_buffers(with_lane_digits(nest.body, ranges), ranges, threads)
         assert any(isinstance(s, Alloc) and s.buffer.name.endswith("_operands") for s in stmts_of(found)) == ahead
 
 
@@ -224,7 +224,7 @@ def test_turns_that_run_again_keep_their_conditions() -> None:
     again = For(Var("again"), 2, ForKind.SERIAL, nest.body)
     for body, conditions in ((nest.body, 0), (again, 3)):
         ranges = nest.ranges()
-        found = with_operands_ahead(with_lane_digits(body, ranges), ranges, 32)
+        found = with_register_double_buffers(with_lane_digits(body, ranges), ranges, 32)
         turn = [s for s in stmts_of(found) if isinstance(s, If) and "k_0" in str(s.cond) and "+ 1) <" in str(s.cond)]
         assert len(turn) == conditions
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from codegen_cuda.program.cuda_program import VECTOR_BYTES
+from codegen_cuda.program.indices import vector_start
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Var, as_expr
 from te_lite.expr.visit import free_vars, substitute
 from te_lite.loops.perfect_nest import IN_TURN, iteration
 from te_lite.loops.stmt import Buffer, For, ForKind, If, Seq, Stmt, Store, map_exprs, seq
 
-from ..program.cuda_program import VECTOR_BYTES
-from ..program.indices import vector_start
 from .async_copy import moved
 
 MOST_BYTES = 128

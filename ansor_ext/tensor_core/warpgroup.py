@@ -32,6 +32,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from codegen_cuda.program.cuda_program import KernelNest
+from codegen_cuda.program.errors import EmitError
+from codegen_cuda.program.indices import around_xor
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, compare, index_xor, same
@@ -43,7 +46,6 @@ from te_lite.loops.stmt import (
     Buffer,
     For,
     If,
-    LoweredFunc,
     Seq,
     Stmt,
     WarpLoad,
@@ -61,13 +63,10 @@ from te_lite.tensor_core.fragment import LANES
 from te_lite.tensor_core.mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
 from te_lite.tensor_core.swizzle import Swizzle
 
-from ..pipeline.fragments_ahead import FragmentMultiplies
-from ..pipeline.turns_ahead import digits, points
-from ..program.cuda_program import KernelNest, kernel_nests
-from ..program.errors import EmitError
-from ..program.indices import around_xor
-from .parts_of_tiles import in_parts, require_alone
+from ..pipeline.fragment_double_buffer import FragmentMultiplies
+from ..pipeline.iterations_ahead import digits, points
 from .rows_ahead import LEAST_LEFT, is_fetch, with_rows_ahead
+from .tf32_splitting import in_parts, require_alone
 
 TILE_BYTES = 8 * GROUP_ROW_BYTES
 """After which a swizzled layout repeats: tiles begin at a multiple of it."""
@@ -76,15 +75,6 @@ PAIR = MatrixLoad(4)
 MOST_COLUMNS = 256
 LEAST_WAITED = 128
 """Columns of products that last as long as the instructions that fetch a tile."""
-
-
-def emitted_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
-    """The kernels of a program in the form that they are written in, and its scratch buffers (`kernel_nests`).
-
-    Raises EmitError for groups of warps that do not read one factor from shared memory as tensor cores can.
-    """
-    nests, scratch = kernel_nests(func)
-    return [_in_groups(nest) if multiplies_in_groups(nest.body) else nest for nest in nests], scratch
 
 
 def multiplies_in_groups(body: Stmt) -> bool:
@@ -99,7 +89,8 @@ def tiles_of(body: Stmt) -> set[Buffer]:
     return {e.buffer for e in read if e.buffer.storage == "shared"}
 
 
-def _in_groups(nest: KernelNest) -> KernelNest:
+def in_groups(nest: KernelNest) -> KernelNest:
+    """A kernel of groups of warps in the form that it is written in.  Raises EmitError where it has none."""
     lanes, warps, others = nest.block
     law = f"a block must have {LANES} threads in x, and warps in y in groups of {WARPS}"
     require((lanes, warps % WARPS, others) == (LANES, 0, 1), EmitError, "wgmma", law, block=nest.block)

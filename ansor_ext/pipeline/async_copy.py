@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from math import copysign
 
+from codegen_cuda.program.indices import vector_start
+from codegen_cuda.text.vectors import VectorStore, Writer
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Call, Const, Expr, Select, logical_and
 from te_lite.expr.visit import free_vars
 from te_lite.loops.stmt import For, Store
-
-from ..program.indices import vector_start
-from ..text.vectors import VectorStore, Writer
 
 SIZES = (16, 8, 4)
 WAIT = "copy_async_wait();"

@@ -1,0 +1,34 @@
+"""What the emission of CUDA asks about pipelines: copies that do not wait, and loops that read ahead of themselves."""
+
+from __future__ import annotations
+
+from codegen_cuda.emission.kernel_parts import Pipelines
+from codegen_cuda.text.vectors import VectorStore, Writer
+from te_lite.expr.simplify import Simplifier
+from te_lite.loops.stmt import For, Stmt, Store
+
+from .async_copy import scalar_copy, vector_store, wait
+from .register_double_buffer import with_register_double_buffers
+
+
+class CudaPipelines(Pipelines):
+    """Of a kernel with pipelined buffers."""
+
+    def __init__(self, body: Stmt) -> None:
+        self.body = body
+
+    def ahead(self, body: Stmt, ranges: Simplifier, threads: int) -> Stmt:
+        """A kernel whose pipelined accumulations read their operands a step ahead."""
+        return with_register_double_buffers(body, ranges, threads)
+
+    def scalar_copy(self, writer: Writer, store: Store) -> str | None:
+        """A store of one element as an asynchronous copy; None where it is none."""
+        return scalar_copy(writer, store)
+
+    def vector_store(self, writer: Writer, loop: For, store: Store) -> VectorStore:
+        """The vector form of a store, asynchronous where that is possible."""
+        return vector_store(writer, loop, store)
+
+    def wait(self, helpers: dict[str, str], left: int) -> str:
+        """What waits for all groups of copies of a thread but the last `left` ones."""
+        return wait(helpers, left)
