@@ -47,23 +47,6 @@ def add_parser(commands: Any) -> None:
     line.add_argument("--config", metavar="FILE", help="a vta_config.json (default: the default machine)")
     line.add_argument("-o", "--output", help="also write the picture, an SVG file with the text of each instruction")
 
-    other = actions.add_parser("explore", help="the convolutions of ResNet-18 on a grid of other machines")
-    sizes = "logarithms (base 2) with commas between them, of"
-    for name in ("batch", "block"):
-        other.add_argument(f"--{name}", metavar="N,N", help=f"{sizes} the {name} size")
-    for name in ("uop", "inp", "wgt", "acc"):
-        other.add_argument(f"--{name}", metavar="N,N", help=f"{sizes} the bytes of the memory {name.upper()}")
-    other.add_argument("--bandwidth", metavar="X,X", default="1", help="factors of the memory's bandwidth (default: 1)")
-    every = "C2,C3,C4,C5,C6,C7,C8,C9,C10,C11"
-    other.add_argument("--layers", metavar="C2,C3", default=every, help="layers of ResNet-18 (default: all ten)")
-    other.add_argument("--config", metavar="FILE", help="a vta_config.json to begin from")
-    other.add_argument("-o", "--output", help="also draw cycles against on-chip memory, an SVG file")
-
-    roof = actions.add_parser("roofline", help="the convolutions of ResNet-18 below the roof, latencies hidden and not")
-    roof.add_argument("--layers", metavar="C2,C3", default=every, help="layers of ResNet-18 (default: all ten)")
-    roof.add_argument("--config", metavar="FILE", help="a vta_config.json (default: the default machine)")
-    roof.add_argument("-o", "--output", help="also draw them, an SVG file")
-
 
 def run_vta(args: argparse.Namespace) -> int:
     """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""

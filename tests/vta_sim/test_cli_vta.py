@@ -129,26 +129,6 @@ def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.long
-def test_explore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Half the accumulators for four times the weights; twice the bandwidth is no slower."""
-    path = tmp_path / "pareto.svg"
-    sizes = ("--acc", "16,17", "--wgt", "18,20", "--inp", "14", "--bandwidth", "1,2")
-    code, out, err = run(capsys, "explore", "--layers", "C10", *sizes, "-o", str(path))
-    assert code == 0, err
-    rows = re.findall(r"^(\S+) x([12]) +(\d+) +(\d+) +\4$", out, re.M)
-    assert [name for name, *_ in rows[::2]] == ["1x16_i8w8a32_15_14_18_17", "1x16_i8w8a32_15_14_20_16"]
-    assert all(int(slow[3]) > int(fast[3]) for slow, fast in zip(rows[::2], rows[1::2], strict=True))
-    assert path.read_text().count("<circle") == len(rows) == 4
-
-
-def test_machines_and_layers_that_are_none_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = [("--acc", "3", "no machine"), ("--layers", "C1", "known layers"), ("--wgt", "x", "logarithms")]
-    for option, value, said in (*wrong, ("--bandwidth", "0", "factors above 0")):
-        code, _, err = run(capsys, "explore", option, value)
-        assert code != 0 and said in err
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("network", "kernels", "trials"), [("resnet-18", 20, 24), pytest.param("mobilenet", 20, 30, marks=pytest.mark.slow)]
 )
@@ -183,19 +163,6 @@ def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytes
         with apply_history_best(log) as context:
             assert context.query(c.target_text, work).index == knobs[c]
         assert layers([task], {work: 1}, log, c)[0].trials == 1
-
-
-@pytest.mark.long
-def test_roofline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No layer is above the roof, nor slower with more threads."""
-    path = tmp_path / "roof.svg"
-    code, out, err = run(capsys, "roofline", "--layers", "C10", "-o", str(path))
-    assert code == 0, err
-    ((roof, alone, hidden),) = re.findall(r"^C10 +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+ +([\d.]+) ", out, re.M)
-    assert float(alone) < float(hidden) < float(roof)
-    assert path.read_text().startswith("<svg") and "C10, latencies hidden" in path.read_text()
-    code, _, err = run(capsys, "roofline", "--layers", "C1")
-    assert code != 0 and "known layers are C2" in err
 
 
 def test_timeline_of_sketches(capsys: pytest.CaptureFixture[str]) -> None:

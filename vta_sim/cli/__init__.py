@@ -3,9 +3,7 @@
 Law: reads arguments and prints; the work is done elsewhere.
 """
 
-from .explore_command import explore_machines as explore
-from .roofline_command import roofline
 from .timeline_command import timeline
 from .tune_command import tune
 
-__all__ = ["explore", "roofline", "timeline", "tune"]
+__all__ = ["timeline", "tune"]
