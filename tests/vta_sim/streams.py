@@ -57,16 +57,16 @@ class Stream:
             op = self.operation()
             module = module_of(op)
             before, after = module - 1, module + 1
-            chosen = dict.fromkeys(("pop_prev", "pop_next", "push_prev", "push_next"), False)
-            for other, side in ((before, "prev"), (after, "next")):
+            chosen = Deps(0)
+            for other, side in ((before, "PREV"), (after, "NEXT")):
                 if other in list(Module):
                     if tokens[Module(other), module] and self.draw(0, 1):
                         tokens[Module(other), module] -= 1
-                        chosen[f"pop_{side}"] = True
+                        chosen |= Deps[f"POP_{side}"]
                     if self.draw(0, 2) == 0:
                         tokens[module, Module(other)] += 1
-                        chosen[f"push_{side}"] = True
-            out.append(Instruction(op, Deps(**chosen)))
+                        chosen |= Deps[f"PUSH_{side}"]
+            out.append(Instruction(op, chosen))
         return [*out, Instruction(Finish())]
 
     def operation(self) -> Operation:

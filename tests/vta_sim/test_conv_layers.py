@@ -139,9 +139,3 @@ def test_results_of_other_layers(layer: Layer, tiles: Tiles) -> None:
     data, weights = program.fill(np.random.default_rng(2))
     program.run()
     np.testing.assert_array_equal(program.result(), reference(layer, data, weights))
-
-
-def test_the_report_of_counters(launches: dict[str, Launch]) -> None:
-    total = launches["C2"].counters + launches["C2"].counters
-    first = total.report(runs=2).splitlines()[0]
-    assert first == "\tinp_load_nbytes :           487424"

@@ -13,7 +13,7 @@ from tests.amount import examples
 from tests.vta_sim.conv import ConvProgram, Layer, Tiles, buffer_of, reference
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, DeadlockError, Device, MachineError
-from vta_sim.core.kinds import Memory, Module
+from vta_sim.core.kinds import NO_DEPS, Memory, Module
 from vta_sim.isa import Deps, Finish, Gemm, Instruction, Load, Store, columns, encode, nop
 from vta_sim.sim import PYNQ, Launch, timing
 from vta_sim.sim.tokens import NEVER, NONE, order, waits
@@ -27,18 +27,18 @@ def start(program: list[Instruction], device: Device | None = None) -> Launch:
     return device.launch(buffer_of(device, encode(Config(), program)).address, len(program))
 
 
-def token(module: Module, **deps: bool) -> Instruction:
-    return Instruction(nop(module), Deps(**deps))
+def token(module: Module, deps: Deps = NO_DEPS) -> Instruction:
+    return Instruction(nop(module), deps)
 
 
 def test_the_kth_pop_waits_for_the_kth_push() -> None:
     program = [
-        token(LOAD, push_next=True),
-        token(COMPUTE, pop_prev=True),
-        token(COMPUTE, pop_prev=True, pop_next=True, push_prev=True),
-        token(LOAD, push_next=True),
-        token(STORE, push_prev=True),
-        token(LOAD, push_next=True, pop_next=True),
+        token(LOAD, Deps.PUSH_NEXT),
+        token(COMPUTE, Deps.POP_PREV),
+        token(COMPUTE, Deps.POP_PREV | Deps.POP_NEXT | Deps.PUSH_PREV),
+        token(LOAD, Deps.PUSH_NEXT),
+        token(STORE, Deps.PUSH_PREV),
+        token(LOAD, Deps.PUSH_NEXT | Deps.POP_NEXT),
         END,
     ]
     needs = waits(columns(Config(), encode(Config(), program)))
@@ -49,33 +49,33 @@ def test_the_kth_pop_waits_for_the_kth_push() -> None:
 
 def test_tokens_outlive_a_launch() -> None:
     device = Device()
-    start([token(LOAD, push_next=True), END], device)
+    start([token(LOAD, Deps.PUSH_NEXT), END], device)
     assert device.tokens[LOAD, COMPUTE] == 1
-    start([token(COMPUTE, pop_prev=True), END], device)
+    start([token(COMPUTE, Deps.POP_PREV), END], device)
     assert device.tokens[LOAD, COMPUTE] == 0
     with pytest.raises(DeadlockError):
-        start([token(COMPUTE, pop_prev=True), END], device)
+        start([token(COMPUTE, Deps.POP_PREV), END], device)
 
 
 @pytest.mark.parametrize(
     ("program", "message"),
     [
         (
-            [token(COMPUTE, pop_prev=True), END],
+            [token(COMPUTE, Deps.POP_PREV), END],
             r"deadlock after 0 of 2 instructions: compute waits at instruction 0 for a token load->compute$",
         ),
         (
-            [token(LOAD, pop_next=True, push_next=True), token(COMPUTE, pop_prev=True, push_prev=True), END],
+            [token(LOAD, Deps.POP_NEXT | Deps.PUSH_NEXT), token(COMPUTE, Deps.POP_PREV | Deps.PUSH_PREV), END],
             "load waits at instruction 0 for a token compute->load; "
             "compute waits at instruction 1 for a token load->compute",
         ),
         (
-            [token(STORE), token(COMPUTE, pop_prev=True, pop_next=True), token(STORE, pop_prev=True), END],
+            [token(STORE), token(COMPUTE, Deps.POP_PREV | Deps.POP_NEXT), token(STORE, Deps.POP_PREV), END],
             "deadlock after 1 of 4 instructions: compute waits at instruction 1 for a token load->compute and "
             "store->compute; store waits at instruction 2 for a token compute->store",
         ),
         (
-            [token(LOAD, push_next=True), token(COMPUTE, pop_prev=True, pop_next=True), END],
+            [token(LOAD, Deps.PUSH_NEXT), token(COMPUTE, Deps.POP_PREV | Deps.POP_NEXT), END],
             "compute waits at instruction 1 for a token store->compute$",
         ),
     ],
@@ -88,14 +88,14 @@ def test_deadlocks_are_named(program: list[Instruction], message: str) -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ([token(LOAD, pop_prev=True), END], r"instruction \[0\]: load cannot pop_prev or push_prev"),
-        ([END, token(LOAD, push_prev=True)], "load cannot"),
-        ([token(STORE, pop_next=True), END], "store cannot pop_next or push_next"),
-        ([token(STORE, push_next=True), END], "store cannot"),
+        ([token(LOAD, Deps.POP_PREV), END], r"instruction \[0\]: load cannot pop_prev or push_prev"),
+        ([END, token(LOAD, Deps.PUSH_PREV)], "load cannot"),
+        ([token(STORE, Deps.POP_NEXT), END], "store cannot pop_next or push_next"),
+        ([token(STORE, Deps.PUSH_NEXT), END], "store cannot"),
         ([token(STORE)], "FINISH must be the last instruction"),
         ([END, token(STORE)], "FINISH must be the last instruction"),
         ([END, END], "FINISH must be the last instruction"),
-        ([Instruction(Finish(), Deps(pop_prev=True))], "FINISH: cannot wait for a token"),
+        ([Instruction(Finish(), Deps.POP_PREV)], "FINISH: cannot wait for a token"),
         ([Instruction(Load(Memory.OUT, 0, 0x400, 1, 1, 1)), END], r"instruction \[0\]: OUT cannot be loaded"),
         ([Instruction(Load(Memory.UOP, 0, 0x400, 1, 1, 1, y_pad_1=1)), END], "micro-ops has no padding"),
         (
@@ -174,12 +174,12 @@ def test_a_lost_token_is_seen_by_a_random_order() -> None:
 
 def test_the_clock_of_a_small_program() -> None:
     """Two loads, one of them hidden behind a computation; figures by hand."""
-    dep = Deps(push_next=True)
+    dep = Deps.PUSH_NEXT
     program = [
         Instruction(Load(Memory.INP, 0, 0x100, 2, 4, 8), dep),
         Instruction(Load(Memory.WGT, 0, 0x10, 3, 1, 1)),
-        token(COMPUTE, pop_prev=True, push_next=True),
-        Instruction(Store(0, 0x100, 2, 4, 4), Deps(pop_prev=True)),
+        token(COMPUTE, Deps.POP_PREV | Deps.PUSH_NEXT),
+        Instruction(Store(0, 0x100, 2, 4, 4), Deps.POP_PREV),
         END,
     ]
     c = columns(Config(), encode(Config(), program))

@@ -1,4 +1,4 @@
-"""What everything else speaks of: configurations, boards, kinds of instructions and memories, errors.
+"""What everything else speaks of: configurations, kinds of instructions and memories, errors.
 
 Law: values; nothing here runs, compiles or encodes.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 
 class Opcode(IntEnum):
@@ -52,10 +52,18 @@ QUEUES = (
 )
 """The token queues (from, to).  Load and store share none."""
 
-POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = 1, 2, 4, 8
-"""Bits of the dependency flags, in the order of the instruction word (its bits 3 to 6)."""
 
-DEPENDENCIES = ("pop_prev", "pop_next", "push_prev", "push_next")
+class Deps(IntFlag):
+    """The token bits, in the order of the instruction word (its bits 3 to 6): "prev" and "next" are the neighbours in
+    the chain load, compute, store."""
+
+    POP_PREV = 1
+    POP_NEXT = 2
+    PUSH_PREV = 4
+    PUSH_NEXT = 8
+
+
+NO_DEPS = Deps(0)
 
 
 def queue_name(source: int, target: int) -> str:

@@ -5,14 +5,14 @@ Law: values and their bits; knows no contents of memories and no time.
 
 from __future__ import annotations
 
+from ..core.kinds import Deps
 from .columns import Columns, columns
-from .disassemble import disassemble, disassemble_uops
+from .disassemble import disassemble
 from .encode import decode, encode
-from .instruction import DEPS, Alu, Deps, Finish, Gemm, Instruction, Load, Operation, Store, nop
+from .instruction import Alu, Finish, Gemm, Instruction, Load, Operation, Store, nop
 from .uop import pack_uops, unpack_uops
 
 __all__ = [
-    "DEPS",
     "Alu",
     "Columns",
     "Deps",
@@ -25,7 +25,6 @@ __all__ = [
     "columns",
     "decode",
     "disassemble",
-    "disassemble_uops",
     "encode",
     "nop",
     "pack_uops",

@@ -16,7 +16,7 @@ from te_lite.errors import require
 
 from ..core.config import Config
 from ..core.errors import IsaError
-from ..core.kinds import DEPENDENCIES, Memory, Module, Opcode
+from ..core.kinds import Memory, Module, Opcode
 from .fields import Formats, Ints, Words, formats
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -76,7 +76,6 @@ def columns(config: Config, words: Words) -> Columns:
     form: Formats = formats(config)
     opcode, *bits = (field.extract(words) for field in form.header)
     flags = sum((bit << k for k, bit in enumerate(bits)), np.zeros(len(words), np.int64))
-    assert len(bits) == len(DEPENDENCIES)
     tables = [{f.name: f.extract(words) for f in fields} for fields in (form.mem, form.gemm, form.alu)]
     out = Columns(config, words, opcode, flags, *tables)
     for bad, what, values in (

@@ -4,32 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.config import Config
-from ..core.kinds import DEPENDENCIES, Module
+from ..core.kinds import Deps
 from .instruction import Alu, Finish, Gemm, Instruction, Load, Operation, Store, is_nop, module_of
-from .uop import Uops, unpack_uops
 
 
-def disassemble(program: Sequence[Instruction], depths: bool = False) -> str:
-    """The text of a program.  With `depths` a line ends in the tokens that lie in each queue when it is issued in
-    program order, as l2g, g2l, s2g and g2s (l load, g compute, s store); a negative number says that the order of the
-    program is not the order of its tokens.
-    """
-    lines, count = [], {"l2g": 0, "g2l": 0, "s2g": 0, "g2s": 0}
+def disassemble(program: Sequence[Instruction]) -> str:
+    """The text of a program."""
+    lines = []
     for k, instruction in enumerate(program):
-        tokens = [n for n, on in zip(DEPENDENCIES, instruction.deps.as_tuple(), strict=True) if on]
-        text = f"{k:5d}  {operation_text(instruction.op):<66} {' '.join(tokens)}"
-        if depths:
-            _count(count, instruction)
-            text = f"{text:<112} {' '.join(f'{name}={n}' for name, n in count.items())}"
-        lines.append(text.rstrip())
+        tokens = " ".join(str(bit.name).lower() for bit in Deps if bit in instruction.deps)
+        lines.append(f"{k:5d}  {operation_text(instruction.op):<66} {tokens}".rstrip())
     return "\n".join(lines)
-
-
-def disassemble_uops(config: Config, uops: Uops) -> str:
-    """A line for each micro-op: its indices into ACC, INP (or ACC) and WGT."""
-    rows = zip(*(x.tolist() for x in unpack_uops(config, uops)), strict=True)
-    return "\n".join(f"{k:5d}  dst={d} src={s} wgt={w}" for k, (d, s, w) in enumerate(rows))
 
 
 def operation_text(op: Operation) -> str:
@@ -63,18 +48,3 @@ def _loops(op: Gemm | Alu) -> str:
 def _loop(extent: int, *steps: int) -> str:
     moves = [f"{name}+{step}" for name, step in zip(("dst", "src", "wgt"), steps, strict=True) if step]
     return f"{extent}({' '.join(moves)})" if moves else str(extent)
-
-
-def _count(count: dict[str, int], instruction: Instruction) -> None:
-    """Take and give the tokens of one instruction."""
-    module, deps = module_of(instruction.op), instruction.deps
-    before, after = {
-        Module.LOAD: ("", "l2g g2l"),
-        Module.COMPUTE: ("g2l l2g", "g2s s2g"),
-        Module.STORE: ("s2g g2s", ""),
-    }[module]
-    for pair, pop, push in ((before, deps.pop_prev, deps.push_prev), (after, deps.pop_next, deps.push_next)):
-        if pair:
-            given, taken = pair.split()
-            count[given] += push
-            count[taken] -= pop

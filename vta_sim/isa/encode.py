@@ -14,10 +14,10 @@ from te_lite.errors import require
 
 from ..core.config import Config
 from ..core.errors import IsaError
-from ..core.kinds import AluOp, Memory, Opcode
+from ..core.kinds import AluOp, Deps, Memory, Opcode
 from .columns import Columns, columns
 from .fields import BitField, Words, formats
-from .instruction import DEPS, Alu, Finish, Gemm, Instruction, Load, Operation, Store
+from .instruction import Alu, Finish, Gemm, Instruction, Load, Operation, Store
 
 _OPCODES: dict[type, Opcode] = {
     Load: Opcode.LOAD,
@@ -32,7 +32,7 @@ _STORE_FIELDS = ("sram_base", "dram_base", "y_size", "x_size", "x_stride")
 
 def encode(config: Config, program: Sequence[Instruction]) -> Words:
     """The words uint64 [n, 2], low word first.  Raises IsaError when a number does not fit its field."""
-    return encode_parts(config, [i.op for i in program], [i.deps.flags for i in program])
+    return encode_parts(config, [i.op for i in program], [i.deps for i in program])
 
 
 def encode_parts(config: Config, operations: Sequence[Operation], flags: Sequence[int]) -> Words:
@@ -70,7 +70,7 @@ def _insert(field: BitField, values: list[Any], words: Words, opcode: Opcode) ->
 def decode(config: Config, words: Words) -> list[Instruction]:
     """The instructions of words uint64 [n, 2].  Raises IsaError on an operation or memory that no machine knows."""
     table = columns(config, words)
-    return [Instruction(_operation(table, k), DEPS[int(table.flags[k])]) for k in range(len(table))]
+    return [Instruction(_operation(table, k), Deps(int(table.flags[k]))) for k in range(len(table))]
 
 
 def _operation(c: Columns, k: int) -> Operation:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.config import LOOP_BITS, Config
-from ..core.kinds import DEPENDENCIES, Memory
+from ..core.kinds import Deps, Memory
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -87,7 +87,7 @@ def formats(config: Config) -> Formats:
     gemm = [("src_factor_out", inp), ("src_factor_in", inp), ("wgt_factor_out", wgt), ("wgt_factor_in", wgt)]
     alu = [("src_factor_out", src), ("src_factor_in", src), ("alu_opcode", 3), ("use_imm", 1), ("imm", 16)]
     return Formats(
-        header=_row(0, ("opcode", 3), *((name, 1) for name in DEPENDENCIES)),
+        header=_row(0, ("opcode", 3), *((str(bit.name).lower(), 1) for bit in Deps)),
         mem=_MEM,
         gemm=loops + _row(64, *factors, *gemm),
         alu=loops + _row(64, *factors, *alu),

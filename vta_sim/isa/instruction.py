@@ -8,31 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, AluOp, Memory, Module
-
-
-@dataclass(frozen=True, slots=True)
-class Deps:
-    """The token bits: "prev" and "next" are the neighbours in the chain load, compute, store."""
-
-    pop_prev: bool = False
-    pop_next: bool = False
-    push_prev: bool = False
-    push_next: bool = False
-
-    @property
-    def flags(self) -> int:
-        """The four bits as a number, pop_prev the lowest."""
-        bits = zip((POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT), self.as_tuple(), strict=True)
-        return sum(bit for bit, on in bits if on)
-
-    def as_tuple(self) -> tuple[bool, bool, bool, bool]:
-        """The bits in the order of the instruction word."""
-        return (self.pop_prev, self.pop_next, self.push_prev, self.push_next)
-
-
-DEPS = tuple(Deps(*(bool(n & bit) for bit in (POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT))) for n in range(16))
-"""The dependencies of every value of `Deps.flags`."""
+from ..core.kinds import NO_DEPS, AluOp, Deps, Memory, Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +92,7 @@ class Instruction:
     """An operation with its tokens."""
 
     op: Operation
-    deps: Deps = DEPS[0]
+    deps: Deps = NO_DEPS
 
 
 def module_of(op: Operation) -> Module:

@@ -15,9 +15,9 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import QueueError
-from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Memory, Module, queue_name
+from ..core.kinds import QUEUES, Deps, Memory, Module, queue_name
 from ..isa.encode import encode_parts
-from ..isa.instruction import DEPS, Finish, Instruction, Load, Operation, Store, is_nop, module_of, nop
+from ..isa.instruction import Finish, Instruction, Load, Operation, Store, is_nop, module_of, nop
 from ..sim.device import INSTRUCTION_BYTES, Device, Launch
 from ..sim.dram import Buffer
 from .uop_cache import UopCache
@@ -45,7 +45,7 @@ class CommandQueue:
     @property
     def program(self) -> list[Instruction]:
         """The instructions so far."""
-        return [Instruction(op, DEPS[flags]) for op, flags in zip(self._operations, self._flags, strict=True)]
+        return [Instruction(op, Deps(flags)) for op, flags in zip(self._operations, self._flags, strict=True)]
 
     def load_buffer_2d(
         self,
@@ -84,7 +84,7 @@ class CommandQueue:
     def dep_pop(self, source: Module, target: Module) -> None:
         """The next instruction of `target` waits for a token of `source`.  Raises QueueError for load and store."""
         self._check_pair(source, target)
-        bit = POP_PREV if source < target else POP_NEXT
+        bit = int(Deps.POP_PREV if source < target else Deps.POP_NEXT)
         if self._pending[target] & bit:
             self._commit_pops(target)
         self._pending[target] |= bit
@@ -93,7 +93,7 @@ class CommandQueue:
         """The last instruction of `source` gives a token to `target`.  Raises QueueError for load and store."""
         self._check_pair(source, target)
         self._commit_pops(source)
-        bit = PUSH_NEXT if source < target else PUSH_PREV
+        bit = int(Deps.PUSH_NEXT if source < target else Deps.PUSH_PREV)
         if self._flags and _stage(self._operations[-1]) is source and not self._flags[-1] & bit:
             self._flags[-1] |= bit
         else:

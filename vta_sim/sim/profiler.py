@@ -34,10 +34,6 @@ class Counters:
         """The counters by name."""
         return asdict(self)
 
-    def report(self, runs: int = 1) -> str:
-        """A line for each counter, divided by the number of runs."""
-        return "\n".join(f"\t{key:<16}: {value // runs:>16}" for key, value in asdict(self).items())
-
 
 def dram_bytes(c: Columns) -> Ints:
     """Bytes that each load and store moves through DRAM, int64 [n]; 0 for others."""

@@ -15,7 +15,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import DeadlockError, MachineError
-from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Module, Opcode, queue_name
+from ..core.kinds import QUEUES, Deps, Module, Opcode, queue_name
 from ..isa.columns import Columns
 from ..isa.fields import Ints
 
@@ -38,15 +38,15 @@ class Waits:
 def check_flags(c: Columns) -> None:
     """Raise MachineError for token bits of a queue that does not exist, and for a FINISH that is not the last."""
     for module, bits, names in (
-        (Module.LOAD, POP_PREV | PUSH_PREV, "pop_prev or push_prev, for nothing comes before load"),
-        (Module.STORE, POP_NEXT | PUSH_NEXT, "pop_next or push_next, for nothing comes after store"),
+        (Module.LOAD, Deps.POP_PREV | Deps.PUSH_PREV, "pop_prev or push_prev, for nothing comes before load"),
+        (Module.STORE, Deps.POP_NEXT | Deps.PUSH_NEXT, "pop_next or push_next, for nothing comes after store"),
     ):
         at = np.flatnonzero((c.module == module) & ((c.flags & bits) != 0)).tolist()
         require(not at, MachineError, f"instruction {at[:1]}", f"{module.name.lower()} cannot {names}")
     finish = c.rows(Opcode.FINISH).tolist()
     law = "FINISH must be the last instruction, and the only one of its kind"
     require(finish == [len(c) - 1], MachineError, "program", law, instructions=len(c), finish_at=finish[:3])
-    require(not c.flags[-1] & (POP_PREV | POP_NEXT), MachineError, "FINISH", "cannot wait for a token")
+    require(not c.flags[-1] & (Deps.POP_PREV | Deps.POP_NEXT), MachineError, "FINISH", "cannot wait for a token")
 
 
 def waits(c: Columns, tokens: Mapping[Queue, int] | None = None) -> Waits:
@@ -55,7 +55,7 @@ def waits(c: Columns, tokens: Mapping[Queue, int] | None = None) -> Waits:
     left = {}
     for source, target in QUEUES:
         forward = source < target
-        push, pop = (PUSH_NEXT, POP_PREV) if forward else (PUSH_PREV, POP_NEXT)
+        push, pop = (Deps.PUSH_NEXT, Deps.POP_PREV) if forward else (Deps.PUSH_PREV, Deps.POP_NEXT)
         givers = np.flatnonzero((c.module == source) & ((c.flags & push) != 0))
         takers = np.flatnonzero((c.module == target) & ((c.flags & pop) != 0))
         have = (tokens or {}).get((source, target), 0)

@@ -14,12 +14,8 @@ from enum import Enum
 from typing import Any
 
 from te_lite.bounds.bounds import Bounds
-from te_lite.computation.tensor import ComputeOp
-from te_lite.expr.expr import Cast, Load
 from te_lite.expr.lanes import product
-from te_lite.schedule.state import INLINED, REDUCE, ROOT, Iter, Stage, State
-
-from ..compiler.scopes import ACC
+from te_lite.schedule.state import INLINED, REDUCE, ROOT, Iter, State
 
 LoopKey = tuple[int, int]
 """A loop: the number of its stage, and its own."""
@@ -164,15 +160,3 @@ def home(bounds: Bounds, k: int) -> tuple[LoopKey, ...]:
         out = [(attach.stage, uid) for uid in loops[: loops.index(attach.iter) + 1]] + out
         attach = stage.attach
     return tuple(out)
-
-
-def copied(stage: Stage) -> Load | None:
-    """What a stage that only copies and narrows reads."""
-    op = stage.op
-    body = op.body[0] if isinstance(op, ComputeOp) else None
-    inner = body.a if isinstance(body, Cast) else body
-    return inner if isinstance(inner, Load) else None
-
-
-def in_accumulators(stage: Stage) -> bool:
-    return stage.op.scope == ACC
