@@ -18,6 +18,7 @@ from relay_lite.ir.nodes import Array
 from te_lite.errors import require
 
 from ..core.kinds import AluOp
+from ..sim import alu
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
@@ -45,26 +46,11 @@ def apply(operations: Sequence[AluOperation], acc: Array, extras: Sequence[Array
     """The accumulators after all operations: int32, wrapped around; extras are widened and broadcast."""
     wide = acc.astype("int32")
     for each in operations:
+        immediate = each.op is not AluOp.SHR or each.imm is not None
+        require(immediate, GraphError, "SHR", "the amount must be an immediate", got=str(each))
         other = np.int32(each.imm or 0) if each.extra is None else extras[each.extra].astype("int32")
-        match each.op:
-            case AluOp.MIN:
-                wide = np.minimum(wide, other)
-            case AluOp.MAX:
-                wide = np.maximum(wide, other)
-            case AluOp.ADD:
-                wide = wide + other
-            case AluOp.MUL:
-                wide = wide * other
-            case AluOp.SHR:
-                wide = _shifted(wide, each)
+        wide = alu.apply(each.op, wide, other)
     return wide
-
-
-def _shifted(acc: Array, operation: AluOperation) -> Array:
-    require(operation.imm is not None, GraphError, "SHR", "the amount must be an immediate", got=str(operation))
-    assert operation.imm is not None
-    shift = np.right_shift if operation.imm >= 0 else np.left_shift
-    return np.asarray(shift(acc, np.int32(abs(operation.imm))))
 
 
 def simplify(operations: Sequence[AluOperation], acc: Interval, extras: Sequence[Interval]) -> list[AluOperation]:

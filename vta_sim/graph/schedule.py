@@ -16,10 +16,9 @@ from typing import Any
 
 from ansor.autotvm.dispatch import DispatchContext
 from ansor.records.dispatch import DispatchContext as SketchPrograms
-from te_lite import ComputeDAG, Schedule, State, Tensor, create_schedule, thread_axis
+from te_lite import ComputeDAG, Schedule, State, Tensor, create_schedule
 from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import require
-from te_lite.schedule.schedule import Loop, StageHandle
 
 from ..compiler.scopes import ACC
 from ..core.config import Config
@@ -27,6 +26,7 @@ from ..core.errors import CompileError
 from ..core.kinds import Memory
 from ..top import ConvKnobs, ConvShape, broken_rule, conv_shape, fused, schedule_conv2d_packed
 from ..top.conv2d import TAG
+from ..top.tiled import tiled
 from .machine_kernel import MachineKernel, Workload
 from .tensors import kernel_tensors
 
@@ -92,21 +92,10 @@ def _schedule_elementwise(tensors: list[Tensor], config: Config) -> Schedule:
     for t in inner:
         s[t].set_scope(ACC)
     loads = [s.cache_read(t, ACC, [op for op in stages if t in op.input_tensors()]) for t in inputs]
-    tile = _tiled(s[output], rows, threads)
+    tile = tiled(s[output], {2: rows}, (0, 1, 2), {1: threads})
     for t in (*loads, *inner):
         s[t].compute_at(s[output], tile)
     return s
-
-
-def _tiled(out: StageHandle, rows: int, threads: int) -> Loop:
-    """Cut the output into tiles of rows, and the blocks among virtual threads; gives the loop over tiles."""
-    n, c, i, j, b, k = out.op.axis
-    i0, i1 = out.split(i, factor=rows)
-    if threads == 2:
-        c0, thread = out.split(c, factor=threads)
-        out.reorder(thread, n, c0, i0, i1, j, b, k)
-        out.bind(thread, thread_axis("cthread"))
-    return i0
 
 
 def _rows(output: Tensor, room: int) -> int:

@@ -14,8 +14,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from relay_lite.ir.nodes import Call
 from relay_lite.ir.visit import post_order
 
@@ -63,11 +61,7 @@ def compared(
 
 def cycles_of(kernel: MachineKernel, programs: DeviceKernels, model: CycleModel = PYNQ) -> float:
     """Cycles of a kernel by itself, the launch counted; nothing is computed."""
-    moves, programs.device.moves_tensors = programs.device.moves_tensors, False
-    arrays = [np.zeros(t.shape, t.dtype) for t in (*kernel.inputs, kernel.output)]
-    launch = programs.module(kernel).launch(*arrays)
-    programs.device.moves_tensors = moves
-    return launch.timing(model).cycles
+    return programs.module(kernel).launch_without_data().timing(model).cycles
 
 
 def _alu(kernel: MachineKernel, model: CycleModel) -> float | None:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from te_lite import Schedule, Tensor, compute, reduce_axis, thread_axis
+from te_lite import Schedule, Tensor, compute, reduce_axis
 from te_lite import sum as te_sum
 from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import ExprError, require
 from te_lite.expr.expr import Expr
-from te_lite.schedule.schedule import Loop, StageHandle
 from te_lite.topi.nn import pad as pad_by
 
 from ..core.config import Config
 from ..core.errors import CompileError
 from .fused import Fused, fused, in_memories
+from .tiled import tiled
 from .validity import ConvKnobs, ConvShape, broken_rule
 
 TAG = "conv2d_dense"
@@ -114,7 +114,8 @@ def schedule_conv2d_packed(knobs: ConvKnobs, output: Tensor, config: Config | No
     broken = broken_rule(conv_shape(f), knobs, config or Config())
     require(broken is None, CompileError, "conv2d_packed", "" if broken is None else broken[1])
     s, operands, kept = in_memories(f)
-    tile = _tiled(s[output], knobs)
+    lengths = {1: knobs.tile_co, 2: knobs.tile_h, 3: knobs.tile_w}
+    tile = tiled(s[output], lengths, (0, 2, 1, 3), {1: knobs.oc_nthread, 2: knobs.h_nthread})
     for t in kept:
         s[t].compute_at(s[output], tile)
     conv = s[f.core]
@@ -126,23 +127,3 @@ def schedule_conv2d_packed(knobs: ConvKnobs, output: Tensor, config: Config | No
         s[t].compute_at(conv, block)
     conv.tensorize(bi)
     return s
-
-
-def _tiled(out: StageHandle, knobs: ConvKnobs) -> Loop:
-    """Cut the output into tiles, and these among virtual threads; gives the loop over the tiles of a row."""
-    bo, co, i, j, bi, ci = out.op.axis
-    co0, co1 = out.split(co, factor=knobs.tile_co)
-    i0, i1 = out.split(i, factor=knobs.tile_h)
-    j0, j1 = out.split(j, factor=knobs.tile_w)
-    out.reorder(bo, i0, co0, j0, co1, i1, j1, bi, ci)
-    threads = []
-    if knobs.oc_nthread > 1:
-        co0, thread = out.split(co0, factor=knobs.oc_nthread)
-        threads.append(thread)
-    if knobs.h_nthread > 1:
-        i0, thread = out.split(i0, factor=knobs.h_nthread)
-        threads.append(thread)
-    out.reorder(*threads, bo, i0, co0, j0)
-    for thread in threads:
-        out.bind(thread, thread_axis("cthread"))
-    return j0

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from te_lite import Schedule, Tensor, compute, reduce_axis, thread_axis
+from te_lite import Schedule, Tensor, compute, reduce_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
 from te_lite.expr.expr import Expr
-from te_lite.schedule.schedule import Loop, StageHandle
 
 from .fused import fused, in_memories
+from .tiled import tiled
 
 TAG = "dense_pack"
 
@@ -63,7 +63,7 @@ def schedule_dense_packed(knobs: DenseKnobs, output: Tensor) -> Schedule:
     """
     f = fused(output, TAG)
     s, operands, kept = in_memories(f)
-    tile = _tiled(s[output], knobs)
+    tile = tiled(s[output], {0: knobs.tile_b, 1: knobs.tile_co}, (0, 1), {1: knobs.oc_nthread})
     for t in kept:
         s[t].compute_at(s[output], tile)
     product = s[f.core]
@@ -75,16 +75,3 @@ def schedule_dense_packed(knobs: DenseKnobs, output: Tensor) -> Schedule:
         s[t].compute_at(product, block)
     product.tensorize(bi)
     return s
-
-
-def _tiled(out: StageHandle, knobs: DenseKnobs) -> Loop:
-    """Cut the output into tiles, and these among virtual threads; gives the loop over the tiles of a row."""
-    bo, co, bi, ci = out.op.axis
-    bo0, bo1 = out.split(bo, factor=knobs.tile_b)
-    co0, co1 = out.split(co, factor=knobs.tile_co)
-    out.reorder(bo0, co0, bo1, co1, bi, ci)
-    if knobs.oc_nthread > 1:
-        co0, thread = out.split(co0, factor=knobs.oc_nthread)
-        out.reorder(thread, bo0, co0)
-        out.bind(thread, thread_axis("cthread"))
-    return co0

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import numpy as np
-
 from ansor.autotvm import FallbackContext
 from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.knob import OtherOptionEntity
 from ansor.autotvm.split import SplitEntity
 from ansor.autotvm.task import Task, deserialize_args
 from ansor.core.target.target import Target
-from te_lite import ComputeDAG, Schedule, State, Tensor
+from te_lite import ComputeDAG, Tensor
 from te_lite.errors import require
 
-from ..compiler import compile_schedule
-from ..compiler.module import Module
+from ..compiler.module import build
 from ..core.config import Config
 from ..core.errors import CompileError
 from ..graph.machine_kernel import Workload
@@ -57,7 +54,7 @@ def default_config(task: Task, config: Config) -> ConfigEntity:
 def launch_layer(workload: Workload, knobs: ConvKnobs, config: Config) -> Launch:
     """The program of a workload for one configuration, played without data.  Raises CompileError when it is none."""
     inputs, output = layer_output(workload)
-    return _played(schedule_conv2d_packed(knobs, output, config), [*inputs, output], config)
+    return build(schedule_conv2d_packed(knobs, output, config), [*inputs, output], config).launch_without_data()
 
 
 def launch_draft(workload: Workload, config: Config) -> Launch:
@@ -68,12 +65,4 @@ def launch_draft(workload: Workload, config: Config) -> Launch:
     state = draft(ComputeDAG(tensors), Target(f"vta -model={config.model}"))
     require(state is not None, CompileError, f"layer {workload}", "the machine has no program of it")
     assert state is not None
-    return _played(state, tensors, config)
-
-
-def _played(schedule: Schedule | State, tensors: list[Tensor], config: Config) -> Launch:
-    program = compile_schedule(schedule, tensors, config)
-    module = Module(program)
-    module.device.moves_tensors = False
-    arrays = [np.zeros(t.shape, t.dtype) for t in program.args]
-    return module.launch(*arrays)
+    return build(state, tensors, config).launch_without_data()
