@@ -20,8 +20,8 @@ from te_lite.meaning.reference import evaluate
 from tests.amount import some
 from tests.nonempty import nonempty
 from vta_sim.graph import conv_workloads, extract_from_program, graph_pack
-from vta_sim.graph.packed_conv import NAME, conv2d_packed
 from vta_sim.graph.packed_layout import Blocks
+from vta_sim.graph.packed_operators import CONV
 
 from .networks import images, quantized
 
@@ -100,7 +100,8 @@ def test_the_packed_convolution_is_the_plain_one(strides: Any, padding: Any, ker
     x = relay.var("x", data.shape, "int8")
     kernel_of = relay.const(weight)
     plain = relay.nn.conv2d(x, kernel_of, strides=strides, padding=padding, out_dtype="int32")
-    conv = conv2d_packed(
+    conv = call(
+        CONV,
         blocks.pack(x), relay.const(blocks.pack_weight(weight)), strides=strides, padding=padding,
         data_layout=blocks.data_layout, kernel_layout=blocks.kernel_layout,
     )  # fmt: skip
@@ -111,7 +112,7 @@ def test_the_packed_convolution_is_the_plain_one(strides: Any, padding: Any, ker
 
 def test_the_packed_convolution_wraps_around() -> None:
     shape, kernel = (1, 8193, 1, 1, 1, 16), (1, 8193, 1, 1, 16, 16)
-    conv = conv2d_packed(relay.var("x", shape, "int8"), relay.var("w", kernel, "int8"))
+    conv = call(CONV, relay.var("x", shape, "int8"), relay.var("w", kernel, "int8"))
     got = conv.op.numpy([np.full(shape, -128, "int8"), np.full(kernel, -128, "int8")], conv.attrs)
     assert (got == 8193 * 16 * 128 * 128 - (1 << 32)).all()
 
@@ -120,7 +121,7 @@ def test_the_tensor_expression_of_the_packed_convolution_is_its_meaning() -> Non
     rng = np.random.default_rng(2)
     data, weight = ints(rng, (2, 2, 5, 7, 1, 4)), ints(rng, (3, 2, 3, 3, 4, 4))
     attrs = {"strides": (2, 1), "padding": (1, 0), "data_layout": "NCHW1n4c", "kernel_layout": "OIHW4o4i"}
-    conv = conv2d_packed(relay.const(data), relay.const(weight), **attrs)
+    conv = call(CONV, relay.const(data), relay.const(weight), **attrs)
     x, w = te.placeholder(data.shape, "int8"), te.placeholder(weight.shape, "int8")
     assert conv.op.compute is not None
     (out,) = conv.op.compute([x, w], conv.attrs, "c")
@@ -156,7 +157,7 @@ def test_a_network_keeps_its_bits(batch: int, block: int) -> None:
 
     packed = same_bits(between(body, relay.var("data", (2, 16, 7, 5))), batch, block)
     names = [n.op.name for n in post_order(packed.body) if isinstance(n, Call)]
-    assert names.count(NAME) == 3 and "nn.conv2d" not in names and "strided_slice" in names
+    assert names.count(CONV) == 3 and "nn.conv2d" not in names and "strided_slice" in names
 
 
 def test_the_start_and_stop_can_be_named_by_place() -> None:
@@ -248,5 +249,5 @@ def test_resnet_has_the_ten_tasks_of_the_tutorial() -> None:
 
 def test_weights_are_packed_as_constants() -> None:
     graph = graph_pack(quantized(), 1, 16, 8)
-    convs = [n for n in post_order(graph.body) if isinstance(n, Call) and n.op.name == NAME]
+    convs = [n for n in post_order(graph.body) if isinstance(n, Call) and n.op.name == CONV]
     assert len(convs) == 19 and all(isinstance(c.args[1], Constant) for c in convs)

@@ -14,7 +14,7 @@ from relay_lite.ir.visit import is_op
 
 from ..top.templates import conv2d_template
 from .machine_kernel import Workload, workload_of
-from .packed_conv import NAME
+from .packed_operators import CONV
 
 
 def conv_workloads(graph: Function | IRModule) -> dict[Workload, int]:
@@ -30,7 +30,7 @@ def conv_workloads(graph: Function | IRModule) -> dict[Workload, int]:
         if node in seen:
             continue
         seen.add(node)
-        if is_op(node, NAME):
+        if is_op(node, CONV):
             workload = workload_of(node)
             found[workload] = found.get(workload, 0) + 1
         stack.extend(reversed(children(node)))
@@ -50,7 +50,7 @@ def extract_from_program(
     Only packed convolutions have a template, so these are the tasks; `ops` without `nn.conv2d` gives none.  The
     template is the one that is registered as `conv2d_packed.vta` at this moment.
     """
-    if ops is not None and not any(op.name in ("nn.conv2d", NAME) for op in ops):
+    if ops is not None and not any(op.name in ("nn.conv2d", CONV) for op in ops):
         return []
     function = main_function(mod)
     left = {v.name for v in function.params}

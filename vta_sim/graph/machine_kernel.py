@@ -21,9 +21,7 @@ from relay_lite.ir.visit import is_op
 
 from ..core.kinds import AluOp
 from .alu_operations import AluOperation
-from .packed_conv import NAME as CONV
-from .packed_grouped import GROUPED
-from .packed_window import WINDOW
+from .packed_operators import CONV, GROUPED, WINDOW
 
 TEMPLATE = "conv2d_packed.vta"
 GROUPED_NAME, WINDOW_NAME = "conv2d_grouped_packed.vta", "window_packed.vta"

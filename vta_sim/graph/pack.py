@@ -20,9 +20,8 @@ from relay_lite.op.annotation import stop_fusion
 from te_lite.errors import require
 
 from ..top import packed_groups
-from .packed_conv import conv2d_packed
-from .packed_grouped import conv2d_grouped_packed
 from .packed_layout import Blocks
+from .packed_operators import CONV, GROUPED
 from .packed_window import is_window, window_packed
 
 BROADCASTS = ("add", "subtract", "multiply", "maximum", "minimum")
@@ -164,14 +163,14 @@ class Packer:
         _check_packable(node)
         weight, padding = _known(node).value, node.attrs["padding"][:2]
         if node.attrs["groups"] > 1:
-            groups = packed_groups(weight, self.blocks.channels)
-            return conv2d_grouped_packed(self._data(node.args[0]), Constant(groups), node.attrs["strides"], padding)
+            groups = Constant(packed_groups(weight, self.blocks.channels))
+            return call(GROUPED, self._data(node.args[0]), groups, strides=node.attrs["strides"], padding=padding)
         attrs = {"strides": node.attrs["strides"], "padding": padding}
         return self._product(node.args[0], self.blocks.pack_weight(weight), attrs)
 
     def _product(self, data: Expr, weight: Array, attrs: Mapping[str, Any]) -> Expr:
         layouts = {"data_layout": self.blocks.data_layout, "kernel_layout": self.blocks.kernel_layout}
-        return conv2d_packed(self._data(data), Constant(weight), **attrs, **layouts)
+        return call(CONV, self._data(data), Constant(weight), **attrs, **layouts)
 
 
 def _widens(node: Expr) -> bool:

@@ -20,7 +20,7 @@ from relay_lite.ir.visit import is_op, post_order
 from relay_lite.transform import FuseOps
 
 from .machine_kernel import MachineKernel
-from .packed_grouped import GROUPED
+from .packed_operators import GROUPED
 
 MOVES = ("cast", "annotation.stop_fusion")
 """Done on the way, as movements of data are."""

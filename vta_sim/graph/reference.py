@@ -13,9 +13,7 @@ from te_lite.errors import require
 from ..core.errors import MachineError
 from .alu_operations import apply
 from .machine_kernel import MachineKernel
-from .packed_conv import conv2d_packed_numpy
-from .packed_grouped import conv2d_grouped_numpy
-from .packed_window import window_numpy
+from .packed_operators import conv2d_grouped_numpy, conv2d_packed_numpy, window_numpy
 
 
 def run_kernel(kernel: MachineKernel, inputs: Sequence[Array]) -> Array:

@@ -24,8 +24,7 @@ from .additions import with_addition
 from .alu_operations import HIGH, LOW, Interval, merge_bias, reach, simplify
 from .machine_kernel import MachineKernel, kernel_of
 from .pack import DEVICE_ANNOT, FUSED_ADDITIONS
-from .packed_conv import NAME as CONV
-from .packed_grouped import GROUPED
+from .packed_operators import CONV, GROUPED
 
 
 @dataclass(frozen=True, eq=False)

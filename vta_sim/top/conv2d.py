@@ -16,10 +16,10 @@ from te_lite import sum as te_sum
 from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import ExprError, require
 from te_lite.expr.expr import Expr
-from te_lite.topi.nn import pad as pad_by
 
 from ..core.config import Config
 from ..core.errors import CompileError
+from .framed import framed
 from .fused import Fused, fused, in_memories
 from .tiled import tiled
 from .validity import ConvKnobs, ConvShape, broken_rule
@@ -43,10 +43,9 @@ def conv2d_packed(
     _check_arguments(data, kernel, layout, out_dtype)
     (ph, pw), (sh, sw) = _symmetric(padding), strides
     require(tuple(dilation) == (1, 1), ExprError, "conv2d_packed", "there is no dilation", dilation=tuple(dilation))
-    image = pad_by(data, (0, 0, ph, pw, 0, 0), name="pad_data", pad_value=0) if ph or pw else data
-    n, ci, h, w, batch, block_in = image.shape
+    n, ci, _, _, batch, block_in = data.shape
     co, _, kh, kw, block_out, _ = kernel.shape
-    require(kh <= h and kw <= w, ExprError, "conv2d_packed", "the kernel must fit the padded image", image=(h, w))
+    image, out = framed(data, (kh, kw), (sh, sw), (ph, pw), "conv2d_packed")
     k_o, d_i = reduce_axis((0, ci), "k_o"), reduce_axis((0, kh), "d_i")
     d_j, k_i = reduce_axis((0, kw), "d_j"), reduce_axis((0, block_in), "k_i")
 
@@ -56,7 +55,7 @@ def conv2d_packed(
         made: Expr = te_sum(x * y, axis=[k_o, d_i, d_j, k_i])
         return made
 
-    shape = (n, co, (h - kh) // sh + 1, (w - kw) // sw + 1, batch, block_out)
+    shape = (n, co, *out, batch, block_out)
     made: Tensor = compute(shape, element, "conv2d", TAG, {"strides": (sh, sw), "padding": (ph, pw)})
     return made
 

@@ -18,9 +18,9 @@ from te_lite import Tensor, compute, reduce_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
 from te_lite.expr.expr import Expr
-from te_lite.topi.nn import pad as pad_by
 
 from ..compiler.module import Array
+from .framed import framed
 
 TAG = "conv2d_grouped"
 
@@ -34,11 +34,10 @@ def conv2d_grouped_packed(data: Tensor, kernel: Tensor, strides: Sequence[int], 
     require(ok, ExprError, subject, "the channels must agree", data=data.shape, weights=kernel.shape)
     dtypes = (data.dtype, kernel.dtype)
     require(dtypes == ("int8", "int8"), ExprError, subject, "data and weights are int8", dtypes=dtypes)
-    (ph, pw), (sh, sw) = padding, strides
-    image = pad_by(data, (0, 0, ph, pw, 0, 0), name="pad_data", pad_value=0) if ph or pw else data
-    n, blocks, h, w, batch, block = image.shape
+    n, blocks, _, _, batch, block = data.shape
     _, kh, kw, block_out, _ = kernel.shape
-    require(kh <= h and kw <= w, ExprError, subject, "the kernel must fit the padded image", image=(h, w))
+    image, out = framed(data, (kh, kw), strides, padding, subject)
+    sh, sw = strides
     d_i, d_j, k_i = reduce_axis((0, kh), "d_i"), reduce_axis((0, kw), "d_j"), reduce_axis((0, block), "k_i")
 
     def element(bo: Expr, c: Expr, i: Expr, j: Expr, bi: Expr, cc: Expr) -> Expr:
@@ -46,8 +45,8 @@ def conv2d_grouped_packed(data: Tensor, kernel: Tensor, strides: Sequence[int], 
         made: Expr = te_sum(x * kernel[c, d_i, d_j, cc, k_i].astype("int32"), axis=[d_i, d_j, k_i])
         return made
 
-    shape = (n, blocks, (h - kh) // sh + 1, (w - kw) // sw + 1, batch, block_out)
-    made: Tensor = compute(shape, element, "conv2d", TAG, {"strides": (sh, sw), "padding": (ph, pw)})
+    shape = (n, blocks, *out, batch, block_out)
+    made: Tensor = compute(shape, element, "conv2d", TAG, {"strides": tuple(strides), "padding": tuple(padding)})
     return made
 
 

@@ -14,7 +14,8 @@ from te_lite import Tensor, comm_reducer, compute, const, reduce_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
 from te_lite.expr.expr import Expr, maximum
-from te_lite.topi.nn import pad as pad_by
+
+from .framed import framed
 
 TAG = "window"
 KINDS = ("max", "sum")
@@ -27,12 +28,9 @@ def window_packed(
 ) -> Tensor:
     """Windows as the module says; `size`, `strides` and `padding` are (rows, columns).  Raises ExprError."""
     require(kind in KINDS, ExprError, "window_packed", f"the kind is one of {', '.join(KINDS)}", kind=kind)
-    ok = data.ndim == 6 and data.dtype == "int8"
-    require(ok, ExprError, "window_packed", "data have six dimensions and are int8", data=data.shape, dtype=data.dtype)
-    (kh, kw), (sh, sw), (ph, pw) = size, strides, padding
-    image = pad_by(data, (0, 0, ph, pw, 0, 0), name="pad_data", pad_value=0) if ph or pw else data
-    n, c, h, w, batch, block = image.shape
-    require(kh <= h and kw <= w, ExprError, "window_packed", "a window must fit the padded image", image=(h, w))
+    image, out = framed(data, size, strides, padding, "window_packed")
+    n, c, _, _, batch, block = data.shape
+    (kh, kw), (sh, sw) = size, strides
     d_i, d_j = reduce_axis((0, kh), "d_i"), reduce_axis((0, kw), "d_j")
     fold = te_sum if kind == "sum" else comm_reducer(maximum, lambda dtype: const(LEAST, dtype), "max")
 
@@ -40,5 +38,5 @@ def window_packed(
         made: Expr = fold(image[bo, cb, i * sh + d_i, j * sw + d_j, bi, cc].astype("int32"), axis=[d_i, d_j])
         return made
 
-    made: Tensor = compute((n, c, (h - kh) // sh + 1, (w - kw) // sw + 1, batch, block), element, "window", TAG)
+    made: Tensor = compute((n, c, *out, batch, block), element, "window", TAG)
     return made
