@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
-from tests.vta_sim.conv import BEST, LAYERS, ConvProgram, reference
+from tests.vta_sim.conv import BEST, LAYERS
+from tests.vta_sim.packed import ConvProgram
 from vta_sim import Device
 from vta_sim.sim import Launch
 
@@ -27,16 +28,16 @@ HEADER = ["layer", "instr.", "GEMM it.", "queue ms", "run ms", "clock ms", "cycl
 def once(name: str, check: bool) -> tuple[Launch, list[float]]:
     """The launch of a layer, and milliseconds of queue, run and clock."""
     program = ConvProgram(Device(), LAYERS[name], BEST[name])
-    data, weights = program.fill(np.random.default_rng(0))
+    expected = program.fill(np.random.default_rng(0))
     times = [time.perf_counter()]
-    program.queue_all()
+    program.program.emit(program.queue, program.buffers)
     times.append(time.perf_counter())
     launch = program.queue.synchronize()
     times.append(time.perf_counter())
     launch.timing()
     times.append(time.perf_counter())
     if check:
-        assert np.array_equal(program.result(), reference(program.layer, data, weights)), name
+        assert np.array_equal(program.result(), expected), name
     return launch, [(b - a) * 1e3 for a, b in pairwise(times)]
 
 

@@ -10,7 +10,10 @@ import numpy as np
 import te_lite as te
 from te_lite import Tensor
 from tests.vta_sim.conv import Layer, Tiles
-from vta_sim.top import ConvKnobs, ConvShape, conv2d_packed, requantized
+from vta_sim import CommandQueue, Device
+from vta_sim.compiler import compile_schedule
+from vta_sim.sim import Launch
+from vta_sim.top import ConvKnobs, ConvShape, conv2d_packed, requantized, schedule_conv2d_packed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,6 +75,36 @@ def conv_of(layer: Layer) -> Conv:
 
 def knobs_of(tiles: Tiles) -> ConvKnobs:
     return ConvKnobs(1, tiles.h, tiles.w, tiles.ci, tiles.co, tiles.oc_threads, tiles.h_threads)
+
+
+class ConvProgram:
+    """A compiled convolution, queued on a device, with buffers for its data, weights and output."""
+
+    def __init__(self, device: Device, layer: Layer, tiles: Tiles) -> None:
+        self.device, self.conv = device, conv_of(layer)
+        tensors = self.conv.requantized()
+        self.program = compile_schedule(schedule_conv2d_packed(knobs_of(tiles), tensors[-1]), tensors)
+        self.queue = CommandQueue(device)
+        self.buffers = [device.dram.alloc(arg.size) for arg in self.program.args]
+
+    def fill(self, rng: np.random.Generator) -> Array:
+        """Random data and weights; gives what the output must be."""
+        arrays = self.conv.fill(rng)
+        for buffer, array in zip(self.buffers, arrays, strict=False):
+            buffer.write(array)
+        self.poison()
+        return self.conv.result(*arrays)
+
+    def poison(self) -> None:
+        self.buffers[-1].data[...] = 0xAB
+
+    def result(self) -> Array:
+        """A copy of the output."""
+        return self.buffers[-1].view(np.int8, self.program.args[-1].shape).copy()
+
+    def run(self, rng: np.random.Generator | None = None) -> Launch:
+        self.program.emit(self.queue, self.buffers)
+        return self.queue.synchronize(rng)
 
 
 def divisors(n: int) -> list[int]:

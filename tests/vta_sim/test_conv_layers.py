@@ -1,11 +1,14 @@
-"""Ten convolutions of ResNet-18: published counts of what they move, published times, and their numbers."""
+"""Ten convolutions of ResNet-18, compiled: published counts of what they move, published times, and their numbers."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 import pytest
 
-from tests.vta_sim.conv import BEST, LAYERS, ConvProgram, Layer, Tiles, reference
+from tests.vta_sim.conv import BEST, LAYERS, Layer, Tiles
+from tests.vta_sim.packed import ConvProgram
 from vta_sim import Device
 from vta_sim.core.kinds import Opcode
 from vta_sim.sim import PYNQ, Launch
@@ -53,48 +56,55 @@ def counts(launch: Launch) -> tuple[int, ...]:
     return (*traffic, c.gemm_counter, c.alu_counter, len(launch.order))
 
 
-@pytest.fixture(scope="module")
-def launches() -> dict[str, Launch]:
-    """The ten layers at their best tiles, counted but not computed."""
-    out = {}
-    for name, layer in LAYERS.items():
-        device = Device()
-        device.moves_tensors = False
-        out[name] = ConvProgram(device, layer, BEST[name]).run()
-        assert not device.sram.uop.any()
-    return out
+def launched(layer: Layer, tiles: Tiles) -> Launch:
+    """Counted, but not computed."""
+    device = Device()
+    device.moves_tensors = False
+    launch = ConvProgram(device, layer, tiles).run()
+    assert device.counters == launch.counters
+    device.clear_counters()
+    assert set(device.counters.as_dict().values()) == {0} and not device.sram.uop.any()
+    return launch
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_counts_at_the_best_tiles(name: str, launches: dict[str, Launch]) -> None:
-    assert counts(launches[name]) == COUNTS[name]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "tiles", "expected", "megacycles"), OTHER_COUNTS)
-@pytest.mark.one_in(4)
-def test_counts_at_other_tiles(name: str, tiles: Tiles, expected: tuple[int, ...], megacycles: float | None) -> None:
+@pytest.mark.one_in(3)
+def test_best_tiles(name: str) -> None:
+    """Numbers, without a race and in random order, counters, instructions, and modelled time."""
     device = Device()
-    device.moves_tensors = False
-    launch = ConvProgram(device, LAYERS[name], tiles).run()
-    assert counts(launch) == expected
+    device.finds_races = True
+    program = ConvProgram(device, LAYERS[name], BEST[name])
+    expected = program.fill(np.random.default_rng(1))
+    launch = program.run(np.random.default_rng(2))
+    np.testing.assert_array_equal(program.result(), expected)
+    assert counts(launch) == COUNTS[name]
+    model_ms, measured_ms, gemm = TIMES[name]
+    c = launch.columns
+    assert c.iterations[c.opcode == Opcode.GEMM].sum() == gemm
+    ms = launch.timing(PYNQ).ms
+    assert ms == pytest.approx(model_ms, abs=6e-4) and abs(ms / measured_ms - 1) < 0.029
+
+
+def test_model_error_over_the_ten_layers() -> None:
+    """Within 2% of the measured times, root mean square."""
+    errors = [launched(LAYERS[name], BEST[name]).timing().ms / TIMES[name][1] - 1 for name in LAYERS]
+    assert np.sqrt(np.mean(np.square(errors))) < 0.012
+
+
+# One tile of output channels: the published program clears rows by micro-ops, the compiler by a loop: 6 fewer
+FEWER_UOPS = {("C11", Tiles(7, 7, 1, 1, 1, 1)): 24}
+
+
+@pytest.mark.parametrize(
+    ("name", "tiles", "expected", "megacycles"),
+    [pytest.param(*row, marks=[pytest.mark.slow] if row[2][-1] > 80_000 else []) for row in OTHER_COUNTS],
+)
+def test_counts_at_other_tiles(name: str, tiles: Tiles, expected: tuple[int, ...], megacycles: float | None) -> None:
+    launch = launched(LAYERS[name], tiles)
+    uops = expected[2] - FEWER_UOPS.get((name, tiles), 0)
+    assert counts(launch) == (*expected[:2], uops, *expected[3:])
     if megacycles is not None:
         assert launch.timing().cycles / 1e6 == pytest.approx(megacycles, rel=2e-3)
-    assert device.counters == launch.counters
-    device.clear_counters()
-    assert set(device.counters.as_dict().values()) == {0}
-
-
-def test_times_of_the_best_tiles(launches: dict[str, Launch]) -> None:
-    """The model gives the published figures of the fit, and those lie near the measured times."""
-    errors = []
-    for name, (model_ms, measured_ms, gemm) in TIMES.items():
-        c = launches[name].columns
-        assert c.iterations[c.opcode == Opcode.GEMM].sum() == gemm
-        ms = launches[name].timing(PYNQ).ms
-        assert ms == pytest.approx(model_ms, abs=6e-4)
-        errors.append(ms / measured_ms - 1)
-    assert np.sqrt(np.mean(np.square(errors))) < 0.012 and max(map(abs, errors)) < 0.029
 
 
 @pytest.mark.parametrize(
@@ -109,33 +119,30 @@ def test_times_of_the_best_tiles(launches: dict[str, Launch]) -> None:
     ],
 )
 def test_virtual_threads_hide_latency(name: str, tiles: Tiles, cycles: int) -> None:
-    device = Device()
-    device.moves_tensors = False
-    assert round(ConvProgram(device, LAYERS[name], tiles).run().timing().cycles) == pytest.approx(cycles, abs=1)
+    assert round(launched(LAYERS[name], tiles).timing().cycles) == pytest.approx(cycles, abs=1)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.one_in(3)
-def test_results_at_the_best_tiles(name: str) -> None:
-    program = ConvProgram(Device(), LAYERS[name], BEST[name])
-    data, weights = program.fill(np.random.default_rng(1))
-    program.run()
-    np.testing.assert_array_equal(program.result(), reference(program.layer, data, weights))
+STREAMS = [
+    (Layer(7, 32, 64, 3, 1, 1), Tiles(7, 7, 1, 2, 2, 1), "3af513f8e89f"),
+    (Layer(10, 48, 64, 3, 1, 1), Tiles(5, 10, 1, 2, 2, 2), "e557c197b908"),
+    (Layer(11, 32, 64, 5, 2, 2), Tiles(6, 3, 1, 2, 2, 1), "c19612cb7964"),
+    (Layer(13, 32, 32, 1, 0, 2), Tiles(1, 7, 1, 2, 1, 1), "a97b67d2f992"),
+    (Layer(8, 32, 48, 3, 1, 1), Tiles(2, 8, 1, 3, 1, 4), "752842febe38"),
+    (LAYERS["C2"], BEST["C2"], "3f69cebabf69"),
+    (LAYERS["C3"], BEST["C3"], "eab78456e891"),
+    (LAYERS["C4"], BEST["C4"], "d4d53b250a5f"),
+    (LAYERS["C5"], BEST["C5"], "18d85cd96fc5"),
+    (LAYERS["C6"], BEST["C6"], "f2640a57cf4b"),
+    (LAYERS["C7"], BEST["C7"], "a3056c40e8a0"),
+    (LAYERS["C8"], BEST["C8"], "0f12d2484a75"),
+    (LAYERS["C9"], BEST["C9"], "f24fcbdd18e2"),
+    (LAYERS["C10"], BEST["C10"], "ad5d8bebd989"),
+    (LAYERS["C11"], BEST["C11"], "a886d5ac2344"),
+]
+"""Programs that were equal, instruction by instruction, to ones written by hand with the tokens that threads need."""
 
 
-@pytest.mark.parametrize(
-    ("layer", "tiles"),
-    [
-        (Layer(10, 48, 32, 3, 1, 1), Tiles(5, 5, 1, 1, 2, 2)),
-        (Layer(11, 16, 64, 5, 2, 2), Tiles(6, 3, 1, 2, 2, 1)),
-        (Layer(9, 32, 32, 1, 0, 2), Tiles(1, 5, 1, 2, 1, 1)),
-        (Layer(7, 32, 64, 3, 0, 1), Tiles(1, 5, 1, 4, 1, 1)),
-        (Layer(13, 16, 32, 7, 3, 2), Tiles(7, 7, 1, 1, 2, 1)),
-        (Layer(8, 32, 64, 3, 1, 1), Tiles(4, 8, 1, 2, 2, 2)),
-    ],
-)
-def test_results_of_other_layers(layer: Layer, tiles: Tiles) -> None:
-    program = ConvProgram(Device(), layer, tiles)
-    data, weights = program.fill(np.random.default_rng(2))
-    program.run()
-    np.testing.assert_array_equal(program.result(), reference(layer, data, weights))
+@pytest.mark.parametrize(("layer", "tiles", "digest"), STREAMS)
+def test_instructions_stay(layer: Layer, tiles: Tiles, digest: str) -> None:
+    words = launched(layer, tiles).columns.words
+    assert hashlib.sha256(words.tobytes()).hexdigest()[:12] == digest

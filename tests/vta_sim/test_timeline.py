@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.vta_sim.conv import ConvProgram, Layer, Tiles
+from tests.vta_sim.conv import Layer, Tiles
+from tests.vta_sim.packed import ConvProgram
 from vta_sim import Device
 from vta_sim.core.kinds import Module
 from vta_sim.sim import Span, picture, spans, text

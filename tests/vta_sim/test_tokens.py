@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tests.vta_sim.conv import ConvProgram, Layer, Tiles, buffer_of, reference
+from tests.vta_sim.conv import Layer, Tiles, buffer_of
+from tests.vta_sim.packed import ConvProgram
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, DeadlockError, Device, MachineError
 from vta_sim.core.kinds import NO_DEPS, Memory, Module
@@ -150,25 +151,25 @@ def test_a_program_with_all_its_tokens_has_one_result() -> None:
     layer, tiles = Layer(8, 32, 64, 3, 1, 1), Tiles(4, 8, 1, 2, 2, 1)
     for seed in range(6):
         program = ConvProgram(Device(), layer, tiles)
-        data, weights = program.fill(np.random.default_rng(0))
+        expected = program.fill(np.random.default_rng(0))
         program.run(np.random.default_rng(seed))
-        np.testing.assert_array_equal(program.result(), reference(layer, data, weights))
+        np.testing.assert_array_equal(program.result(), expected)
 
 
 def test_a_lost_token_is_seen_by_a_random_order() -> None:
     """Without the tokens that guard the inputs, some order overwrites them too early."""
     layer, tiles = Layer(8, 32, 64, 3, 1, 1), Tiles(4, 8, 1, 2, 2, 1)
     program = ConvProgram(Device(), layer, tiles)
-    data, weights = program.fill(np.random.default_rng(0))
+    expected = program.fill(np.random.default_rng(0))
     launch = program.run()
     words = launch.columns.words.copy()
     words[launch.columns.module == LOAD, 0] &= ~np.uint64(1 << 4)  # loads wait for nobody
     code = buffer_of(program.device, words)
     wrong = 0
     for seed in range(8):
-        program.output.data[...] = 0xAB
+        program.poison()
         program.device.launch(code.address, len(words), np.random.default_rng(seed))
-        wrong += not np.array_equal(program.result(), reference(layer, data, weights))
+        wrong += not np.array_equal(program.result(), expected)
     assert wrong > 0
 
 
