@@ -130,21 +130,15 @@ def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("network", "kernels", "trials"), [("resnet-18", 20, 24), pytest.param("mobilenet", 20, 30, marks=pytest.mark.slow)]
+    ("network", "trials"), [("resnet-18", 24), pytest.param("mobilenet", 30, marks=pytest.mark.slow)]
 )
-def test_tune_by_sketches(
-    network: str, kernels: int, trials: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every kernel of small pictures, from its sketches: right, and on the machine where that is faster."""
+def test_tune_by_sketches(network: str, trials: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every kernel of small pictures, from its sketches: right, and in one launch."""
     log = tmp_path / "vta.json"
     small = ("--image-size", "32", "--trials", str(trials), "--seed", "3", "--log", str(log))
     code, out, err = run(capsys, "tune", "--search", "sketch", "--network", network, *small)
     assert code == 0, err
-    assert "output: equals the int8 reference bit for bit" in out
-    found = re.findall(r"^\d+x\d+x\d+.* ([\d.]+) +([\d.]+)  (machine|processor): ", out, re.M)
-    rows = [(float(machine), float(processor), who) for machine, processor, who in found]
-    assert len(rows) >= kernels
-    assert all((machine <= processor + 0.1001) == (who == "machine") for machine, processor, who in rows)
+    assert "output: equals the int8 reference bit for bit" in out and "in 1 launches" in out
     assert sum(line.startswith("{") for line in log.read_text().splitlines()) == trials
 
 

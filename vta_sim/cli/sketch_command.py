@@ -24,11 +24,9 @@ from ..core.environment import Environment, get_env
 from ..graph.machine_kernel import MachineKernel
 from ..graph.pack_whole import pack_whole
 from ..graph.packed_layout import Blocks
+from ..graph.processor import processor_ms
 from ..graph.split import split
-from ..network.device_kernels import DeviceKernels
 from ..network.executor import VtaModule
-from ..network.placement import compared, processor_ms, table
-from ..sim import Device
 from ..sketch.draft import Drafts
 from ..tuning.tune_sketches import kernel_tasks, tune_sketches
 from .packed_resnet import verdict
@@ -61,17 +59,15 @@ def _recorded(log: Path, tasks: Mapping[MachineKernel, SearchTask]) -> int:
 
 
 def _run(env: Environment, network: Function, graph: Function, log: Path, size: int, seed: int) -> int:
-    """Compile with the best records, and drafts where there is none; decide who does what, run, compare."""
+    """Compile with the best records, and drafts where there is none, run, compare."""
     print("Compile, run and check...", flush=True)
     image = np.random.default_rng(seed).standard_normal((env.BATCH, 3, size, size)).astype("float32")
     with ExitStack() as stack:
         stack.enter_context(Drafts())
         if log.exists():
             stack.enter_context(ApplyHistoryBest(str(log)))
-        found = compared(split(graph).kernels, DeviceKernels(Device(env.config)))
-        module = VtaModule(graph, env.config, chained=True, left=[c.kernel for c in found if c.left])
+        module = VtaModule(graph, env.config, chained=True)
         module.run(data=image)
-    print(table(module.network.plan, found))
     launches = len(module.chains.launches)
     print(f"inference: {module.vta_seconds() * 1e3:.2f} ms on the modelled accelerator, in {launches} launches")
     print(f"what it leaves to the processor: {processor_ms(module.network.plan):.2f} ms on the modelled one")

@@ -19,8 +19,8 @@ from relay_lite.ir.types import TensorType
 from relay_lite.ir.visit import is_op, post_order
 from relay_lite.transform import FuseOps
 
-from .machine_kernel import MachineKernel
 from .packed_operators import GROUPED
+from .split import CpuStep, NetworkPlan
 
 MOVES = ("cast", "annotation.stop_fusion")
 """Done on the way, as movements of data are."""
@@ -55,23 +55,14 @@ class Processor:
         work = sum(_operations(n) for n in post_order(body))
         return self.cycles(work, sum(map(_nbytes, ends)))
 
-    def kernel_cycles(self, kernel: MachineKernel) -> float:
-        """Cycles of a kernel of the machine; of its blocks all channels count, of groups the numbers that are no zeros
-        by themselves."""
-        outputs = math.prod(kernel.output.shape)
-        work = outputs * len(kernel.operations)
-        if kernel.windows and kernel.workload is not None:
-            work += outputs * math.prod(kernel.workload[3])
-        elif kernel.multiplies:
-            inside = kernel.inputs[1].shape[1:]
-            taps = math.prod(inside[:2]) if kernel.grouped else math.prod(inside[:3]) * inside[-1]
-            work += 2 * outputs * taps
-        weights = [t for t in kernel.inputs[1:2] if kernel.grouped]
-        zeros = sum(_nbytes(t) * (t.shape[-1] - 1) // t.shape[-1] for t in weights)
-        return self.cycles(work, sum(map(_nbytes, (*kernel.inputs, kernel.output))) - zeros)
-
 
 ARM = Processor("what ResNet-18 takes on a Pynq-Z1 beside its convolutions")
+
+
+def processor_ms(plan: NetworkPlan, processor: Processor = ARM) -> float:
+    """What a network leaves to the processor, by its model."""
+    own = [step.function for step in plan.steps if isinstance(step, CpuStep)]
+    return math.fsum(processor.ms(processor.function_cycles(function)) for function in own)
 
 
 def _nbytes(t: TensorType) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
@@ -68,16 +68,16 @@ class NetworkPlan:
         return found
 
 
-def split(function: Function, left: Collection[MachineKernel] = ()) -> NetworkPlan:
+def split(function: Function) -> NetworkPlan:
     """Divide a packed network between machine and processor.
 
     Every packed convolution, with what follows it up to int8, is a kernel.  Groups of element-wise operators are
     kernels too when `graph_pack` was told so (`device_annot`); with `fused_additions` those that add to the result of
-    a convolution which nobody else reads are done with it.  Kernels `left` stay with the processor.
+    a convolution which nobody else reads are done with it.
     Raises GraphError for a packed convolution that the machine cannot finish.
     """
     fused = FuseOps(1)(function)
-    return _Splitter(rewrite(fused, lambda node: node.args[0] if _is_mark(node) else node), left).plan()
+    return _Splitter(rewrite(fused, lambda node: node.args[0] if _is_mark(node) else node)).plan()
 
 
 def _is_mark(node: Expr) -> TypeGuard[FunctionCall]:
@@ -88,9 +88,8 @@ def _is_mark(node: Expr) -> TypeGuard[FunctionCall]:
 class _Splitter:
     """Even levels are parts of the processor, odd ones of the machine; a level needs only those before it."""
 
-    def __init__(self, fused: Function, left: Collection[MachineKernel]) -> None:
+    def __init__(self, fused: Function) -> None:
         self.function = fused
-        self.left = frozenset(left)
         self.with_alu = bool(fused.attrs.get(DEVICE_ANNOT))
         self.with_additions = bool(fused.attrs.get(FUSED_ADDITIONS))
         self.readers = Counter(c for n in post_order(fused.body) for c in children(n))
@@ -135,8 +134,6 @@ class _Splitter:
         found = kernel_of(node.function) if has_conv or self.with_alu else None
         if found is not None:
             kernel, args = _simplified(found[0], [node.args[k] for k in found[1]])
-            if kernel in self.left:
-                return None
             if all(o.encodable for o in kernel.operations):
                 return kernel, args
         name = node.function.attrs.get("name")
@@ -144,25 +141,15 @@ class _Splitter:
         require(not has_conv, GraphError, f"kernel {name}", law)
         return None
 
-    def _with_addition(
-        self, kernel: MachineKernel, args: tuple[Expr, ...]
-    ) -> tuple[MachineKernel, tuple[Expr, ...]] | None:
-        """An addition to the result of a convolution as part of the convolution, which is no kernel of its own then.
-
-        None where both are left to the processor.
-        """
+    def _with_addition(self, kernel: MachineKernel, args: tuple[Expr, ...]) -> tuple[MachineKernel, tuple[Expr, ...]]:
+        """An addition to the result of a convolution as part of the convolution, which is no kernel of its own then."""
         for arg in reversed(args):
             if arg in self.kernels and self.readers[arg] == 1:
                 first, before = self.kernels[arg]
                 both = with_addition(first, kernel, reach_of(first, before))
                 if both is not None:
-                    del self.kernels[arg]
-                    made = _simplified(both, [*before, *[a for a in args if a is not arg]])
-                    if made[0] in self.left:
-                        self._place(arg)
-                        return None
-                    del self.level[arg]
-                    return made
+                    del self.kernels[arg], self.level[arg]
+                    return _simplified(both, [*before, *[a for a in args if a is not arg]])
         return kernel, args
 
     def _number(self, node: Expr) -> int:

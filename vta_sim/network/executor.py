@@ -13,7 +13,7 @@ cycle model.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from relay_lite.runtime.benchmark import TimeEvaluator
 from te_lite.errors import require
 
 from ..core.config import Config
-from ..graph.machine_kernel import MachineKernel
 from ..sim import PYNQ, CycleModel, Device
 from .chain import ChainedKernels
 from .device_kernels import DeviceKernels
@@ -45,13 +44,12 @@ class VtaModule:
         cpu: Target | str = "c",
         model: CycleModel = PYNQ,
         chained: bool = False,
-        left: Collection[MachineKernel] = (),
     ) -> None:
         """`cpu` is the target of the parts of the processor.  With `chained` kernels that follow each other are one
-        launch; those `left` stay with the processor.  Raises GraphError for a graph that cannot be divided."""
+        launch.  Raises GraphError for a graph that cannot be divided."""
         self.kernels = DeviceKernels(Device(config))
         self.chains = ChainedKernels(self.kernels)
-        self.network = VtaNetwork(graph, self.kernels, self._timed(CompiledCpu(cpu)), left)
+        self.network = VtaNetwork(graph, self.kernels, self._timed(CompiledCpu(cpu)))
         self.network.run_steps = self.chains if chained else None
         self.model = model
         self.cpu_seconds = 0.0

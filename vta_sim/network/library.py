@@ -16,7 +16,7 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,15 +53,14 @@ MOST_CHARACTERS = 1000
 class VtaLibrary:
     """`graph` is packed; `configs` are the configurations of its convolutions, those without one get default tiles.
 
-    `programs` are steps by workload key, which go first; `left` are the numbers of the kernels, in the order of their
-    first use, that the processor does; `chained` says that kernels which follow each other are one launch.
+    `programs` are steps by workload key, which go first; `chained` says that kernels which follow each other are one
+    launch.
     """
 
     graph: Function
     configs: Mapping[Workload, ConfigEntity]
     config: Config
     programs: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
-    left: tuple[int, ...] = ()
     chained: bool = False
 
     def __getitem__(self, name: str) -> Callable[..., VtaModule]:
@@ -74,8 +73,7 @@ class VtaLibrary:
 
         Raises CompileError when no tiles of a kernel fit the machine, ScheduleError for a program of another kernel.
         """
-        kernels = list(split(self.graph).kernels)
-        module = VtaModule(self.graph, self.config, chained=self.chained, left=[kernels[k] for k in self.left])
+        module = VtaModule(self.graph, self.config, chained=self.chained)
         with _Chosen(self.configs), _Programs(self.programs):
             for kernel in module.network.plan.kernels:
                 module.kernels.module(kernel)
@@ -88,7 +86,7 @@ class VtaLibrary:
         programs = {key: [to_json(step) for step in steps] for key, steps in self.programs.items()}
         facts = {
             "machine": self.config.to_json(), "graph": graph, "configs": records, "programs": programs,
-            "left": self.left, "chained": self.chained,
+            "chained": self.chained,
         }  # fmt: skip
         arrays = io.BytesIO()
         np.savez(arrays, *constants, allow_pickle=False)
@@ -125,13 +123,12 @@ def build(
     graph: IRModule | Function,
     params: Mapping[str, Any] | None = None,
     config: Config | None = None,
-    left: Collection[MachineKernel] = (),
     chained: bool = False,
 ) -> VtaLibrary:
     """The library of a packed network with the programs and configurations of the current dispatch contexts.
 
-    `params` become constants where the graph has such inputs left; kernels `left` stay with the processor, and those
-    that follow each other are one launch if they are `chained`.  Raises GraphError for a network that cannot be
+    `params` become constants where the graph has such inputs left; kernels that follow each other are one launch if
+    they are `chained`.  Raises GraphError for a network that cannot be
     divided between machine and processor.
     """
     function = main_function(graph)
@@ -140,9 +137,7 @@ def build(
     machine, kernels = config or Config(), list(split(function).kernels)
     found = {w: DispatchContext.current.query(machine.target_text, w) for w in conv_workloads(function)}
     configs = {w: entity for w, entity in found.items() if entity is not None and not entity.is_fallback}
-    numbers = tuple([k for k, kernel in enumerate(kernels) if kernel in left])
-    programs = _known_programs([k for k in kernels if k not in left], machine)
-    return VtaLibrary(function, configs, machine, programs, numbers, chained)
+    return VtaLibrary(function, configs, machine, _known_programs(kernels, machine), chained)
 
 
 def _known_programs(kernels: Sequence[MachineKernel], machine: Config) -> dict[str, tuple[Step, ...]]:
@@ -171,11 +166,13 @@ def load_library(path: str | os.PathLike[str]) -> VtaLibrary:
         machine, graph = config_from_json(facts["machine"], subject), facts["graph"]
         function, configs = graph_from_json(graph, constants, subject), dict(records)
         programs = {str(key): tuple(map(from_json, steps)) for key, steps in facts.get("programs", {}).items()}
-        left, chained = tuple(map(int, facts.get("left", ()))), bool(facts.get("chained", False))
+        chained = bool(facts.get("chained", False))
+        law = "kernels are no longer left to the processor, build it again"
+        require(not facts.get("left"), GraphError, "left", law, got=facts.get("left"))
     except (OSError, tarfile.TarError, KeyError, TypeError, ValueError, EOFError, RecursionError, TeError) as error:
         reason = " ".join(str(error).split())
         raise GraphError(f"{subject}: no network can be read from it ({reason[:MOST_CHARACTERS]})") from error
-    return VtaLibrary(function, configs, machine, programs, left, chained)
+    return VtaLibrary(function, configs, machine, programs, chained)
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

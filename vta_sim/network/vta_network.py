@@ -10,7 +10,7 @@ NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ from relay_lite.ir.types import TensorType
 from relay_lite.runtime.graph_executor import GraphModule
 from te_lite.errors import require
 
-from ..graph.machine_kernel import MachineKernel, RunKernel
+from ..graph.machine_kernel import RunKernel
 from ..graph.reference import run_kernel as numpy_kernel
 from ..graph.split import NetworkPlan, Step, VtaStep, split
 
@@ -64,12 +64,10 @@ class VtaNetwork:
     it, all at once."""
 
     def __init__(
-        self, graph: IRModule | Function, run_kernel: RunKernel = numpy_kernel, cpu: RunFunction = reference_cpu,
-        left: Collection[MachineKernel] = (),
-    ) -> None:  # fmt: skip
-        """Kernels `left` stay with the processor.  Raises GraphError for a network that cannot be divided, see
-        `vta_sim.graph.split`."""
-        self.plan: NetworkPlan = split(main_function(graph), left)
+        self, graph: IRModule | Function, run_kernel: RunKernel = numpy_kernel, cpu: RunFunction = reference_cpu
+    ) -> None:
+        """Raises GraphError for a network that cannot be divided, see `vta_sim.graph.split`."""
+        self.plan: NetworkPlan = split(main_function(graph))
         self.run_kernel = run_kernel
         self.run_steps: RunSteps | None = None
         self.cpu = cpu
