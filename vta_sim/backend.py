@@ -135,8 +135,8 @@ class VtaBackend(Backend):
 
     def report(self) -> list[tuple[str, bool, str]]:
         """What `ansor doctor` prints."""
-        names = ", ".join(sorted(f.task_name for f in (templates.conv2d_template, templates.dense_template)))
-        return [("vta machine", True, self.trials.config.model), ("vta templates", True, names)]
+        name = str(templates.conv2d_template.task_name)
+        return [("vta machine", True, self.trials.config.model), ("vta templates", True, name)]
 
 
 BACKEND = VtaBackend()

@@ -16,7 +16,7 @@ from vta_sim import QueueError
 from vta_sim.compiler import ACC, INP, compile_schedule
 from vta_sim.compiler.module import Module, build
 from vta_sim.core.errors import CompileError
-from vta_sim.top import ConvKnobs, as_type, conv2d_packed, schedule_conv2d_packed
+from vta_sim.top import ConvKnobs, as_type, conv2d_packed, dense_packed, schedule_conv2d_packed
 
 Elements = Callable[..., te.Expr]
 
@@ -135,6 +135,7 @@ def conv_schedule(change: Callable[[Schedule, Tensor, Tensor], object]) -> tuple
         (lambda s, conv, out: s[out].vectorize(s[out].leaf_iter_vars[-1]), "others must be plain"),
         (lambda s, conv, out: s[conv].tensorize(s[conv].leaf_iter_vars[-4]), r"one product of .*, of extents \[16\]"),
         (lambda s, conv, out: s[conv].reorder(*s[conv].leaf_iter_vars[::-1]), "must be whole elements of 16 numbers"),
+        (lambda s, conv, out: s[out].split(s[out].leaf_iter_vars[-4], factor=3), "tiles must divide their loops"),
         (lambda s, conv, out: s[out].bind(s[out].leaf_iter_vars[-4], te.thread_axis("cthread")), "outermost"),
     ],
 )
@@ -170,6 +171,11 @@ def test_convolutions_that_are_none() -> None:
         given = {"data": data, "kernel": weights, "strides": (1, 1), "padding": (1, 1), **change}
         with pytest.raises(ExprError, match=reason):
             conv2d_packed(**given)  # type: ignore[arg-type]
+    dense = te.placeholder((1, 2, 1, 16), dtype="int8")
+    with pytest.raises(ExprError, match="the input channels of data and weights must agree"):
+        dense_packed(dense, te.placeholder((1, 3, 16, 16), dtype="int8"))
+    with pytest.raises(ExprError, match="int8 by int8 gives int32"):
+        dense_packed(te.placeholder((1, 2, 1, 16)), te.placeholder((1, 2, 16, 16), dtype="int8"))
     conv = conv2d_packed(data, weights, (1, 1), (1, 1))
     with pytest.raises(CompileError, match="an operator after the product must be element-wise"):
         halves = te.compute((1, 2, 4, 8, 1, 16), lambda n, c, i, *r: conv(n, c, i * 2, *r).astype("int8"), name="half")

@@ -97,15 +97,6 @@ def test_grid_search_runs() -> None:
     assert tuner.best_flops > 0
 
 
-def test_dense_template() -> None:
-    data, weight = te.placeholder((4, 8, 1, 16), dtype="int8"), te.placeholder((4, 8, 16, 16), dtype="int8")
-    task = create(templates.dense_template, args=(data, weight), target="vta")
-    assert len(task.config_space) == 3 * 4 * 3 * 2 and task.flop == 2 * 4 * 128 * 64
-    trials = Trials()
-    program = trials.build(task, task.config_space.get(25))
-    assert isinstance(program, Program) and not isinstance(trials.run(task, program, RunOptions()), Refusal)
-
-
 def test_sketches_have_no_programs() -> None:
     with pytest.raises(BackendError, match="target 'vta': a program is compiled by"):
         backend("vta").check("vta")

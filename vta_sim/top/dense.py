@@ -1,4 +1,4 @@
-"""The matrix product of packed tensors, and its schedule for the accelerator.
+"""The matrix product of packed tensors.
 
 data     (N / 1, CI / 16, 1, 16)         int8
 weights  (CO / 16, CI / 16, 16, 16)      int8
@@ -7,27 +7,12 @@ result   (N / 1, CO / 16, 1, 16)         int32
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from te_lite import Schedule, Tensor, compute, reduce_axis
+from te_lite import Tensor, compute, reduce_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
 from te_lite.expr.expr import Expr
 
-from .fused import fused, in_memories
-from .tiled import tiled
-
 TAG = "dense_pack"
-
-
-@dataclass(frozen=True)
-class DenseKnobs:
-    """A configuration: lengths of the inner loops over rows and channel blocks, and virtual threads over the latter."""
-
-    tile_b: int = 1
-    tile_ci: int = 1
-    tile_co: int = 1
-    oc_nthread: int = 1
 
 
 def dense_packed(data: Tensor, weights: Tensor, out_dtype: str = "int32") -> Tensor:
@@ -54,24 +39,3 @@ def _check_arguments(data: Tensor, weights: Tensor, out_dtype: str) -> None:
     require(ok, ExprError, "dense_packed", law, data=data.shape, weights=weights.shape)
     dtypes = (data.dtype, weights.dtype, out_dtype)
     require(dtypes == ("int8", "int8", "int32"), ExprError, "dense_packed", "int8 by int8 gives int32", dtypes=dtypes)
-
-
-def schedule_dense_packed(knobs: DenseKnobs, output: Tensor) -> Schedule:
-    """The schedule of a matrix product with what is fused to it, for one configuration.
-
-    The compiler refuses configurations that do not fit the machine.
-    """
-    f = fused(output, TAG)
-    s, operands, kept = in_memories(f)
-    tile = tiled(s[output], {0: knobs.tile_b, 1: knobs.tile_co}, (0, 1), {1: knobs.oc_nthread})
-    for t in kept:
-        s[t].compute_at(s[output], tile)
-    product = s[f.core]
-    bo, co, bi, ci = product.op.axis
-    k_o, k_i = product.op.reduce_axis
-    product.reorder(k_o, bo, co, bi, ci, k_i)
-    block, _ = product.split(k_o, factor=knobs.tile_ci)
-    for t in operands:
-        s[t].compute_at(product, block)
-    product.tensorize(bi)
-    return s

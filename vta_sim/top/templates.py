@@ -1,4 +1,4 @@
-"""The templates of the accelerator: knobs around the schedules of `top`.
+"""The template of the accelerator: knobs around the schedule of a convolution.
 
     task = create("conv2d_packed.vta", args=(data, kernel, (1, 1), (1, 1), (1, 1), "NCHW1n16c", "int32"), target="vta")
 
@@ -18,14 +18,11 @@ from te_lite import Schedule, Tensor
 from ..core.config import Config
 from . import (
     ConvKnobs,
-    DenseKnobs,
     conv2d_packed,
-    dense_packed,
     fused,
     product_flop,
     requantized,
     schedule_conv2d_packed,
-    schedule_dense_packed,
 )
 from .conv2d import TAG
 
@@ -74,20 +71,6 @@ def schedule_with_knobs(output: Tensor) -> Schedule:
     )
 
 
-def _dense(data: Tensor, weight: Tensor, bias: None = None, out_dtype: str = "int32") -> tuple[Schedule, list[Tensor]]:
-    """A matrix product, shifted and clipped as the convolution is; four knobs."""
-    dense = dense_packed(data, weight, out_dtype)
-    cfg = get_config()
-    cfg.add_flop(product_flop(dense))
-    tiles = _tiles(cfg, {"tile_b": dense.shape[0], "tile_ci": data.shape[1], "tile_co": dense.shape[1]})
-    output = requantized(dense)
-    return schedule_dense_packed(DenseKnobs(**tiles, **_threads(cfg, "oc_nthread")), output), [
-        data,
-        weight,
-        output,
-    ]
-
-
 def _tiles(cfg: Any, extents: dict[str, int]) -> dict[str, int]:
     """The inner lengths of the splits, defined in this order."""
     for name, extent in extents.items():
@@ -102,4 +85,3 @@ def _threads(cfg: Any, *names: str) -> dict[str, int]:
 
 
 conv2d_template = template("conv2d_packed.vta", _conv2d)
-dense_template = template("dense_packed.vta", _dense)
