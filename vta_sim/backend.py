@@ -1,4 +1,4 @@
-"""What tuners need of target `vta`: configurations of templates become programs, which run on a simulated machine.
+"""The backend of target `vta`: configurations of templates become programs, which run on a simulated machine.
 
 The programs of a search over sketches are schedules, too, but no loops that are emitted and compiled as text: they are
 measured by a runner of their own (`search.py`), and `Backend.source` and its like have nothing to give.

@@ -1,4 +1,4 @@
-"""What the search of programs of target `vta` is made of (`ansor.core.target.search_parts`)."""
+"""The parts of a search for target `vta` (`ansor.core.target.search_parts`)."""
 
 from __future__ import annotations
 

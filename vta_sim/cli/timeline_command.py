@@ -1,4 +1,4 @@
-"""`ansor vta timeline`: when each module of the machine works on one convolution."""
+"""`ansor vta timeline`: the busy times of each module of the machine for one convolution."""
 
 from __future__ import annotations
 

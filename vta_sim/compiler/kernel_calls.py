@@ -203,7 +203,7 @@ def _call(
     sizes: Sequence[int],
     places: Places,
 ) -> KernelCall:
-    """The kernel over `loops`, those of a part around one operation; missing indices stand still at 0."""
+    """The kernel over `loops`, those of a part around one operation; missing indices are 0 throughout."""
     variables = [f.var for f in (*part.loops, *part.inner)]
     counts = _counts(part.name, loops, forms, sizes)
     base = [

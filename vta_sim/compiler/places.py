@@ -1,4 +1,4 @@
-"""Where each tile lies in the memories of the accelerator.
+"""Memory allocation for tiles on the chip.
 
 Every virtual thread has its own copy of every tile: copy t of a tile lies t tile sizes after copy 0.  An element-wise
 result takes the place of the accumulators that it is computed from, which nobody else may read, and costs nothing.

@@ -60,7 +60,7 @@ def compile_schedule(schedule: Schedule | State, args: Iterable[Tensor], config:
 
 
 class _Emitter:
-    """Runs the host's loops.  `env` has the values of their variables, and of those of the thread whose turn it is."""
+    """Runs the host's loops.  `env` has the values of their variables, and of those of the current thread."""
 
     def __init__(self, program: Program, queue: CommandQueue, buffers: Mapping[Buffer, DramBuffer]) -> None:
         self.program = program
@@ -127,7 +127,7 @@ class _Emitter:
     def _transfer(self, t: Transfer, thread: int) -> None:
         offset, size, frame = t.window(self.env)
         sram = t.sram.at(self.env) + thread * t.copy
-        for far, near in t.turns:
+        for far, near in t.repeats:
             if t.memory is Memory.OUT:
                 self.queue.store_buffer_2d(sram + near, self.buffers[t.dram], offset + far, size, t.rows.stride)
             else:

@@ -2,8 +2,8 @@
 
 A copy is a nest of loops with a step on both sides.  On the chip its elements must follow one another.  The innermost
 steps make up one element; loops that continue each other in DRAM become one; at most two are left, rows and columns.
-Where more are left, the outer ones may be turns of the host, an instruction each, if the schedule says so by unrolling
-them.
+Where more are left, the outer ones may be loops of the host, an instruction an iteration, if the schedule says so by
+unrolling them.
 What lies outside the tensor is padding.  Padded copies keep their loops, since a row that was joined to the next one
 could not be framed.
 """
@@ -42,14 +42,14 @@ class Limit:
 class Side:
     """`extent` rows, or columns, `stride` elements apart in DRAM; `var` is the loop, None for a single one.
 
-    `may_turn`: the schedule lets the host run it.
+    `unrolled`: the schedule lets the host run it.
     """
 
     var: Var | None
     extent: int
     stride: int
     limits: tuple[Limit, ...] = ()
-    may_turn: bool = False
+    unrolled: bool = False
 
     def clip(self, env: Mapping[Var, int]) -> tuple[int, int]:
         """`[first, last)`: the rows or columns that are inside."""
@@ -67,8 +67,8 @@ class Side:
 @dataclass(frozen=True)
 class Transfer:
     """A load into `memory`, or a store when it is OUT.  `offset` and `sram` are elements, `sram` that of thread 0,
-    `copy` the distance between the tiles of two threads; `inside` must be >= 0, or all is padding.  The host takes
-    `turns` (distance in DRAM, distance on the chip), one instruction each."""
+    `copy` the distance between the tiles of two threads; `inside` must be >= 0, or all is padding.  `repeats`
+    are the distances (in DRAM, on the chip) of its instructions from the first."""
 
     name: str
     dram: Buffer
@@ -79,7 +79,7 @@ class Transfer:
     rows: Side
     columns: Side
     inside: tuple[Form, ...] = ()
-    turns: tuple[tuple[int, int], ...] = ((0, 0),)
+    repeats: tuple[tuple[int, int], ...] = ((0, 0),)
 
     def window(self, env: Mapping[Var, int]) -> tuple[int, tuple[int, int], tuple[int, int, int, int]]:
         """The first element in DRAM, its (rows, columns), and the zeros (above, below, left, right)."""
@@ -115,11 +115,11 @@ def transfer(part: Part, places: Places, config: Config, extents: Mapping[Var, i
     offset, start = (form.without(variables).divided(n, part.name, law) for form in (far, near))
     sram, copy = start.plus(Form(places.base[chip.buffer])), places.size[chip.buffer]
     unrolled = [f.var for f in part.loops if f.kind is ForKind.UNROLLED]
-    sides = [replace(side, may_turn=any(side.var is v for v in unrolled)) for side in sides]
+    sides = [replace(side, unrolled=any(side.var is v for v in unrolled)) for side in sides]
     inside, sides = _framed(part.name, conditions, variables, sides)
-    turned, (rows, columns) = _two(part.name, sides, bool(conditions))
-    turns = _turns(turned, rows.extent * columns.extent)
-    made = Transfer(part.name, dram.buffer, memory, offset, sram, copy, rows, columns, tuple(inside), turns)
+    outer, (rows, columns) = _two(part.name, sides, bool(conditions))
+    repeats = _repeats(outer, rows.extent * columns.extent)
+    made = Transfer(part.name, dram.buffer, memory, offset, sram, copy, rows, columns, tuple(inside), repeats)
     _check_fields(made, extents)
     return made
 
@@ -201,7 +201,7 @@ def _check_within(name: str, var: Var, extent: int, step: int, far: int, n: int)
 def _framed(
     name: str, conditions: Sequence[Expr], loops: Sequence[Var], sides: list[Side]
 ) -> tuple[list[Form], list[Side]]:
-    """Conditions turned into limits of the sides that they speak of; those that speak of none come first."""
+    """Conditions outer into limits of the sides that they speak of; those that speak of none come first."""
     inside: list[Form] = []
     for cond in conditions:
         form = _at_least_zero(name, cond)
@@ -232,18 +232,18 @@ def _at_least_zero(name: str, cond: Expr) -> Form:
 def _two(name: str, sides: list[Side], padded: bool) -> tuple[list[Side], list[Side]]:
     """The sides that the host runs, outermost first, and the rows and columns of one instruction."""
     sides = arranged(sides, padded)
-    turned, kept = sides[:-2], sides[-2:]
+    outer, kept = sides[:-2], sides[-2:]
     law = "the copy must be rows of consecutive elements, evenly spaced"
     law += "; with padding, rows and columns of one plane" if padded else ""
-    ok = all(side.may_turn and not side.limits for side in turned)
+    ok = all(side.unrolled and not side.limits for side in outer)
     require(ok, CompileError, name, law, extents=[s.extent for s in sides])
-    return turned, kept
+    return outer, kept
 
 
-def _turns(turned: Sequence[Side], plane: int) -> tuple[tuple[int, int], ...]:
-    """How far each turn of the host lies from the first, in DRAM and on the chip; one turn fills `plane` elements."""
+def _repeats(outer: Sequence[Side], plane: int) -> tuple[tuple[int, int], ...]:
+    """The distance of each instruction from the first, in DRAM and on the chip; each fills `plane` elements."""
     places = [0]
-    for side in turned:
+    for side in outer:
         places = [place + k * side.stride for place in places for k in range(side.extent)]
     return tuple([(place, k * plane) for k, place in enumerate(places)])
 
@@ -254,7 +254,7 @@ def arranged(sides: Sequence[Side], padded: bool) -> list[Side]:
     for side in sides:
         if out and not padded and out[-1].stride == side.extent * side.stride:
             outer = out.pop()
-            side = Side(side.var, outer.extent * side.extent, side.stride, may_turn=outer.may_turn and side.may_turn)
+            side = Side(side.var, outer.extent * side.extent, side.stride, unrolled=outer.unrolled and side.unrolled)
         out.append(side)
     if not out or out[-1].stride != 1:
         out.append(Side(None, 1, 1))

@@ -1,4 +1,4 @@
-"""What the accelerator and its tools refuse."""
+"""Errors of the accelerator and its tools."""
 
 from __future__ import annotations
 

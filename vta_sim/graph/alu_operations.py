@@ -1,4 +1,4 @@
-"""What the machine does with accumulators before it stores them: a list of element-wise operations, in order.
+"""The epilogue of a kernel: a list of element-wise operations on accumulators before they are stored, in order.
 
     [ADD extra 0, MAX 0, ADD 128, SHR 8, MIN 127, MAX -127]   =   clip((max(acc + bias, 0) + 128) >> 8, -127, 127)
 

@@ -1,4 +1,4 @@
-"""Which pools and means of graphs are windows that the machine can fold, and these on packed data."""
+"""Pools and means of graphs as windows that the machine can fold, and these on packed data."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""How long the processor beside the machine takes: cycles of the operations and bytes of a part of a network.
+"""A cost model of the processor beside the machine: cycles of the operations and bytes of a part of a network.
 
 A processor of a board as small as VTA's does an operation after the other and waits for its memory, so both add up.
-The constants are round numbers; what they are held to is one published figure: of 621.8 ms that ResNet-18 takes on a
-Pynq-Z1 with tuned tiles, 455 ms are not the 19 convolutions of the accelerator.  For the same parts of the network
-this model says 416 ms.
+The constants are round numbers, held to what a published ResNet-18 on a Pynq-Z1 takes beside the convolutions of the
+accelerator (docs/vta.md).
 """
 
 from __future__ import annotations

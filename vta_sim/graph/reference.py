@@ -1,4 +1,4 @@
-"""What a kernel must give, in NumPy: the oracle of everything that runs kernels."""
+"""The reference of kernels in NumPy: the oracle of everything that runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions to bits and back.
+"""Encoding of instructions as bits, and decoding.
 
 Instructions of one kind are encoded together, a column for each field.
 """

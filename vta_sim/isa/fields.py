@@ -1,4 +1,4 @@
-"""Where each field lies in the 128 bits of an instruction and in the 32 bits of a micro-op.
+"""The layout of the 128 bits of an instruction and of the 32 bits of a micro-op.
 
 A machine reads instructions as two little-endian 64-bit words; no field crosses from one to the other.  The widths of
 indices and factors follow from the depths of the memories.

@@ -70,7 +70,7 @@ class SimulatedProgram:
     def time(
         self, args: Sequence[Array], number: int, repeat: int, min_repeat_ms: int, flush: bool, best: float
     ) -> list[float]:
-        """Seconds of the run on the modelled machine, one figure."""
+        """Seconds of the run on the modelled machine, one timing."""
         return [self.seconds]
 
 

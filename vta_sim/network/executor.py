@@ -86,7 +86,7 @@ class VtaModule:
     def time_evaluator(
         self, func_name: str = "run", dev: Any = None, number: int = 10, repeat: int = 1
     ) -> TimeEvaluator:
-        """A function without arguments that times `run`: `repeat` figures, each the mean of `number` runs.
+        """A function without arguments that times `run`: `repeat` timings, each the mean of `number` runs.
 
         `dev` is not looked at.  Raises GraphError for another function.
         """

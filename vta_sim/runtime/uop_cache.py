@@ -1,4 +1,4 @@
-"""Which kernels lie in the micro-op memory, and where.
+"""The micro-op cache: the kernels that lie in the micro-op memory, and their places.
 
 Places are handed out one after the other and from the beginning again when the end is reached; kernels that are
 overwritten are forgotten.  What is loaded during a launch is kept in a log that only grows, so an earlier load still

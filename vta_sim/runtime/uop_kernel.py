@@ -60,15 +60,15 @@ class UopKernel:
 
         A single loop is the outer one of a GEMM instruction, but the inner one of an ALU instruction.
         """
-        still = HardwareLoop(1, 0, 0)
+        single = HardwareLoop(1, 0, 0)
         end = begin + len(self.uops)
         match self.mode:
             case GemmMode(reset):
-                out, inner = (*self.loops, still, still)[:2]
+                out, inner = (*self.loops, single, single)[:2]
                 factors = (out.dst, inner.dst, out.src, inner.src, out.wgt, inner.wgt)
                 return Gemm(begin, end, out.extent, inner.extent, *factors, reset)
             case AluMode(op, use_imm, imm):
-                out, inner = (still, still, *self.loops)[-2:]
+                out, inner = (single, single, *self.loops)[-2:]
                 moves = (out.dst, inner.dst, out.src, inner.src)
                 return Alu(op, begin, end, out.extent, inner.extent, *moves, use_imm, imm)
 

@@ -1,10 +1,10 @@
-"""How long a program takes: three modules that work side by side and wait for each other's tokens.
+"""The cycle model: three modules that work side by side and wait for each other's tokens.
 
 The default constants are a fit to the published times of a Pynq-Z1 board (100 MHz, 64-bit memory bus) for the ten
-convolutions of ResNet-18 at their best known tiles: over these the model errs by 1.1% (root mean square), by 2.8% at
-most.  A product or an ALU operation costs cycles for each iteration; a transfer costs a start, a delay for each row
-that is not contiguous with the one before, and its bytes; padding is free, and so is reading instructions.  Loads of
-accumulators do not occur in these convolutions; they are taken to be as fast as those of inputs.
+convolutions of ResNet-18 at their best known tiles (how well: docs/vta.md).  A product or an ALU operation costs cycles
+for each iteration; a transfer costs a start, a delay for each row that is not contiguous with the one before, and its
+bytes; padding is free, and so is reading instructions.  Loads of accumulators do not occur in these convolutions; they
+are taken to be as fast as those of inputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run a program: each instruction is a few array operations."""
+"""The functional simulator: each instruction is a few array operations."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Compute:
 
 
 def _loops(i: int, table: dict[str, Ints]) -> InstructionLoops:
-    """The loops of instruction i; the weights of an ALU instruction stand still."""
+    """The loops of instruction i; the weight index of an ALU instruction is invariant."""
 
     def factors(side: str) -> tuple[int, int, int]:
         dst, src = int(table[f"dst_factor_{side}"][i]), int(table[f"src_factor_{side}"][i])

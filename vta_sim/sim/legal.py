@@ -1,4 +1,4 @@
-"""What a program may not do, whatever its data: checked for all its instructions before the first one runs."""
+"""Static checks of a program, made for all its instructions before the first one runs."""
 
 from __future__ import annotations
 

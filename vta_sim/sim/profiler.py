@@ -1,4 +1,4 @@
-"""What a program moves and computes, counted without running it."""
+"""Counters of a program: what it moves and computes, without running it."""
 
 from __future__ import annotations
 

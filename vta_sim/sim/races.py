@@ -1,4 +1,4 @@
-"""Find accesses of one memory by two modules that no token puts in order.
+"""A race detector: accesses of one memory by two modules that no token puts in order.
 
 A program that lacks a token may still run well by chance.  Here chance has no say: an access is right only if tokens
 order it and those that it conflicts with.  Each instruction knows how many instructions of every module are complete

@@ -1,4 +1,4 @@
-"""When each module works and when it waits, as data, as text and as a picture."""
+"""Timelines: when each module works and when it waits, as data, as text and as a picture."""
 
 from __future__ import annotations
 

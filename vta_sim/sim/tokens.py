@@ -1,4 +1,4 @@
-"""Which instruction waits for which, and an order in which a program can run.
+"""The dependency graph of tokens, and an order in which a program can run.
 
 Every module works through its own instructions in order, and every token queue has one module that gives and one that
 takes.  So the k-th instruction that pops a queue waits for the k-th that pushes it, whatever else happens: the tokens

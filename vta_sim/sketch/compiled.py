@@ -1,4 +1,4 @@
-"""Whether the machine has programs of a sketch at all."""
+"""A trial compilation: whether the machine has programs of a sketch at all."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""How long programs take, thousands at once: their instructions played in lanes, a few turns of every loop.
+"""The cycle model in lanes: thousands of programs at once, a few iterations of every loop.
 
-Three modules work side by side and wait for each other's tokens, as in `sim/cycles.py`.  A loop settles after a few
-turns: from then on every turn takes as long as the one before.  So a few are played, and the time of each module and
-token goes on in a straight line for the others.  What is not told apart is where padding lies: each tile takes the
-time of an average one.
+Three modules work side by side and wait for each other's tokens, as in `sim/cycles.py`.  The time of an iteration is
+constant after a few of them.  So a few are played, and the time of each module and token is extrapolated linearly.
+What is not told apart is where padding lies: each tile takes the time of an average one.
 
-Loops of a single turn vanish when a program is lowered, and tokens with them; so programs are played together whose
+Loops of one iteration vanish when a program is lowered, and tokens with them; so programs are played together whose
 loops vanish alike and that have as many threads.
 """
 
@@ -23,17 +22,17 @@ from ..core.config import Config
 from ..core.kinds import QUEUES, Module
 from ..sim import CycleModel
 from .lane_calls import LaneCall, LaneProgram, calls_of, lane_program
-from .lane_nest import LaneNest, LoopKey, turns_of, without
+from .lane_nest import LaneNest, LoopKey, loops_of, without
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-TURNS = 4
-"""Turns of a loop that are played."""
+PLAYED = 4
+"""Iterations of a loop that are played."""
 
 
 def cycles(nest: LaneNest, n: int, config: Config, model: CycleModel) -> Floats:
     """Cycles of each of `n` programs, float64 [n]; the launch is counted."""
     out, costs = np.empty(n), calls_of(nest, config, model)
-    extents = dict(turns_of(nest.body))
+    extents = dict(loops_of(nest.body))
     told_apart = (nest.threads, *[np.equal(extent, 1) for extent in extents.values()])
     structure = np.stack([np.broadcast_to(x, (n,)) for x in told_apart])
     kinds, kind = np.unique(structure, axis=1, return_inverse=True)
@@ -57,7 +56,7 @@ class _Player:
         self._tokens: dict[Edge, list[Floats]] = {edge: [] for edge in QUEUES}
         self._pending: dict[Module, list[Edge]] = {m: [] for m in Module}
         self._last: tuple[Module, set[Edge]] | None = None
-        self._turn: dict[LoopKey, int] = {}
+        self._iteration: dict[LoopKey, int] = {}
         self._calls = {
             step: [(c, self._lanes(c.cycles), self._lanes(c.loaded)) for c in calls]
             for step, calls in program.calls.items()
@@ -93,15 +92,15 @@ class _Player:
         keys, extents = self.program.loops[loop.var]
         extent = np.broadcast_to(extents, (self._n,))[self._mine]
         before = self._state()
-        for turn in range(min(TURNS, int(extent.max(initial=1)))):
-            self._turn.update(dict.fromkeys(keys, turn))
+        for iteration in range(min(PLAYED, int(extent.max(initial=1)))):
+            self._iteration.update(dict.fromkeys(keys, iteration))
             start = self._state()
             self._body(loop)
-            goes_on = turn < extent
+            goes_on = iteration < extent
             if not goes_on.all():
                 self._restore([np.where(goes_on, b, a) for a, b in zip(start, self._state(), strict=True)])
             before = start
-        more = np.maximum(extent - TURNS, 0)
+        more = np.maximum(extent - PLAYED, 0)
         if more.any():
             self._restore([b + (b - a) * more for a, b in zip(before, self._state(), strict=True)])
 
@@ -133,7 +132,7 @@ class _Player:
     def _is_new(self, call: LaneCall) -> bool:
         """Whether a kernel is not in the micro-op memory yet."""
         kernel = not (isinstance(call.loaded, float) and call.loaded == 0.0)
-        return kernel and all(self._turn.get(key, 0) == 0 for key in call.path if key not in call.moves)
+        return kernel and all(self._iteration.get(key, 0) == 0 for key in call.path if key not in call.moves)
 
     def _all(self, act: Any, edges: Iterable[Edge]) -> None:
         for edge in edges:

@@ -20,7 +20,7 @@ from ..compiler.scopes import ACC
 from ..top.fused import copies
 from .compiled import compiles
 from .lane_nest import is_load
-from .loops import tile_axes, turned_by_host
+from .loops import tile_axes, unroll_for_host
 from .roles import product_of
 
 
@@ -95,5 +95,5 @@ def sketch(start: State, dag: ComputeDAG) -> State:
     for t in (*framed, *loads, *inner):
         s[t].compute_at(out, made[long[-1]][0])
         if is_load(s.state, s[t].id):
-            turned_by_host(s[t])
+            unroll_for_host(s[t])
     return s.state

@@ -1,6 +1,6 @@
-"""What a learning model is told of a program of this machine: one row of numbers, none of which plays it.
+"""Features of a program for learning models: one row of numbers, for which nothing is simulated.
 
-    threads, turns        virtual threads; turns of the host around sums, and around all others
+    threads, turns        virtual threads; iterations of the loops of the host around sums
     INP.., WGT.., ACC..   bytes of the tiles of all threads in each scratchpad
     load.., store..       instructions, bytes and rows of all copies of a kind
     product.., alu..      instructions, iterations of one, micro-ops; iterations in all
@@ -76,9 +76,9 @@ def _add(found: dict[str, Any], nest: LaneNest, piece: Piece) -> None:
     count(f"busy.{module.name}", times * call.cycles)
     if piece.kind in COPIES:
         t = lane_transfer(nest.bounds, piece)
-        count(f"{t.memory.name}.instructions", times * t.turns)
-        count(f"{t.memory.name}.elements", times * t.turns * t.elements)
-        count(f"{t.memory.name}.rows", times * t.turns * t.gaps)
+        count(f"{t.memory.name}.instructions", times * t.instructions)
+        count(f"{t.memory.name}.elements", times * t.instructions * t.elements)
+        count(f"{t.memory.name}.rows", times * t.instructions * t.gaps)
         return
     kernel = lane_kernel(nest.bounds, piece, MACHINE)
     name = Kind.ALU.value if piece.kind is Kind.FOLD else piece.kind.value

@@ -23,7 +23,7 @@ from ..core.config import Config
 from ..core.kinds import Memory, Module
 from ..sim import CycleModel
 from .lane_kernel import lane_kernel
-from .lane_nest import Kind, LaneNest, LoopKey, Node, Piece, Turns, home
+from .lane_nest import Kind, LaneLoop, LaneNest, LoopKey, Node, Piece, home
 from .lane_transfer import lane_transfer
 from .limits import COPIES
 
@@ -32,7 +32,7 @@ from .limits import COPIES
 class LaneCall:
     """Calls of one module: `cycles` of all of them; a kernel is `loaded` for so many cycles when it is first run.
 
-    A kernel has another place, and is loaded again, for each turn of the loops `moves`; `path` are those around it.
+    A kernel has another place, and is loaded again, in each iteration of the loops `moves`; `path` are those around.
     """
 
     cycles: Any
@@ -65,20 +65,20 @@ def lane_program(nest: LaneNest, costs: Mapping[Piece, LaneCall]) -> LaneProgram
         out: list[Step | Repeat] = []
         for module, group in groupby(nodes, key=lambda n: module_of(nest, n) if isinstance(n, Piece) else None):
             if module is None:
-                out += [repeat(node) for node in group if isinstance(node, Turns)]
+                out += [repeat(node) for node in group if isinstance(node, LaneLoop)]
             else:
                 step = Step(module, ())
                 calls[step] = tuple([costs[p] for p in group if isinstance(p, Piece)])
                 out.append(step)
         return out
 
-    def repeat(node: Turns) -> Repeat:
+    def repeat(node: LaneLoop) -> Repeat:
         """A loop, with those right inside it that enclose the same."""
         keys, extent = [node.key], node.extent
-        while len(node.body) == 1 and isinstance(inner := node.body[0], Turns):
+        while len(node.body) == 1 and isinstance(inner := node.body[0], LaneLoop):
             node, extent = inner, extent * inner.extent
             keys.append(inner.key)
-        var = Var(f"turn{len(loops)}", "int64")
+        var = Var(f"loop{len(loops)}", "int64")
         loops[var] = (tuple(keys), extent)
         return Repeat(var, 1, tuple(made(node.body)))
 
@@ -97,7 +97,7 @@ def call_of(bounds: Bounds, piece: Piece, config: Config, model: CycleModel) -> 
     """The calls that a piece is."""
     if piece.kind in COPIES:
         t = lane_transfer(bounds, piece)
-        cycles = t.turns * model.transfer(t.memory, t.elements * config.elem_bytes(t.memory), t.gaps)
+        cycles = t.instructions * model.transfer(t.memory, t.elements * config.elem_bytes(t.memory), t.gaps)
         return LaneCall(cycles, 0.0, piece.path, frozenset())
     kernel = lane_kernel(bounds, piece, config)
     cycles = kernel.calls * model.compute(piece.kind in (Kind.ALU, Kind.FOLD), kernel.iterations)

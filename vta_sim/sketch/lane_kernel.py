@@ -23,7 +23,7 @@ from ..runtime.uop_kernel import HAZARD, MAX_LOOPS
 from .lane_nest import Kind, Piece
 from .lane_transfer import ELEMENT
 
-MOST_TURNS = (1 << LOOP_BITS) - 1
+MOST_ITERATIONS = (1 << LOOP_BITS) - 1
 NARROWING = 2
 """Operations that cut accumulators to 8 bits, where no store does."""
 
@@ -45,7 +45,7 @@ def lane_kernel(bounds: Bounds, piece: Piece, config: Config) -> LaneKernel:
     loops = _before_block(piece.loops)
     uops, fits = _written_out(loops, config)
     for it in loops:
-        fits = fits & (np.asarray(it.extent) <= MOST_TURNS)
+        fits = fits & (np.asarray(it.extent) <= MOST_ITERATIONS)
     return LaneKernel(1, product([it.extent for it in loops]), uops, fits)
 
 
@@ -61,9 +61,9 @@ def _written_out(loops: list[Iter], config: Config) -> tuple[Any, Any]:
     uops: Any = np.int64(1)
     written: list[tuple[Any, bool]] = []
     for it in loops:
-        turns: Any = np.asarray(it.extent)
-        long = turns > 1
-        extent = np.where(long & (seen >= MAX_LOOPS), turns, 1)
+        length: Any = np.asarray(it.extent)
+        long = length > 1
+        extent = np.where(long & (seen >= MAX_LOOPS), length, 1)
         uops, seen = uops * extent, seen + long
         written.append((extent, it.kind == REDUCE))
     fits = uops <= config.depth(Memory.UOP)
@@ -85,5 +85,5 @@ def _element_wise(bounds: Bounds, piece: Piece, config: Config) -> LaneKernel:
     for e in walk(stage.compute.body[0]):
         calls += isinstance(e, Binary)
         calls += NARROWING if isinstance(e, Cast) and e.dtype == "int8" and narrows else 0
-    fits = np.less_equal(elements, min(MOST_TURNS, config.depth(Memory.UOP)))
+    fits = np.less_equal(elements, min(MOST_ITERATIONS, config.depth(Memory.UOP)))
     return LaneKernel(calls, elements, np.int64(1), fits)

@@ -1,9 +1,9 @@
 """A schedule as the compiler sees it, for many programs at once: the host's loops, and the pieces that become calls.
 
-    bounds (extents are lanes)      ->      threads, and a tree of Turns (loops of the host) and Pieces
+    bounds (extents are lanes)      ->      threads, and a tree of LaneLoop (loops of the host) and Pieces
 
 `compiler/host_nest.py` takes a lowered nest apart; this does the same without lowering anything, from the bounds of a
-state, whose loops have one extent a lane.  A loop of a single turn, which lowering drops, is a loop here.
+state, whose loops have one extent a lane.  A loop of one iteration, which lowering drops, is a loop here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Turns:
+class LaneLoop:
     """A loop of the host."""
 
     key: LoopKey
@@ -51,7 +51,7 @@ class Turns:
     body: tuple[Node, ...]
 
 
-Node = Piece | Turns
+Node = Piece | LaneLoop
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,27 +70,27 @@ class LaneNest:
 
 def _pieces(nodes: tuple[Node, ...]) -> Iterator[Piece]:
     for node in nodes:
-        if isinstance(node, Turns):
+        if isinstance(node, LaneLoop):
             yield from _pieces(node.body)
         else:
             yield node
 
 
-def turns_of(nodes: tuple[Node, ...]) -> Iterator[tuple[LoopKey, Any]]:
+def loops_of(nodes: tuple[Node, ...]) -> Iterator[tuple[LoopKey, Any]]:
     """The loops of the host, with their extents."""
     for node in nodes:
-        if isinstance(node, Turns):
+        if isinstance(node, LaneLoop):
             yield node.key, node.extent
-            yield from turns_of(node.body)
+            yield from loops_of(node.body)
 
 
 def without(nodes: tuple[Node, ...], single: Collection[LoopKey]) -> tuple[Node, ...]:
-    """A nest without the loops `single`, which have one turn."""
+    """A nest without the loops `single`, which have one iteration."""
     out: list[Node] = []
     for node in nodes:
-        if isinstance(node, Turns):
+        if isinstance(node, LaneLoop):
             body = without(node.body, single)
-            out += body if node.key in single else [Turns(node.key, node.extent, body)]
+            out += body if node.key in single else [LaneLoop(node.key, node.extent, body)]
         else:
             out.append(node)
     return tuple(out)
@@ -125,7 +125,7 @@ def _from(
     children = [child for _, child in _attached(state, k, loops[p].uid)]
     body = [node for child in children for node in _nest(state, child, inside)]
     body += _from(state, k, loops, p + 1, first, inside)
-    return [*clear, Turns((k, loops[p].uid), loops[p].extent, tuple(body))]
+    return [*clear, LaneLoop((k, loops[p].uid), loops[p].extent, tuple(body))]
 
 
 def _attached(state: State, k: int, uid: int) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Loads and stores of many programs at once: how many instructions, rows and columns a copy takes, and whether it can.
 
 The rules are those of `compiler/transfer.py`: sides that continue each other in DRAM are one, the innermost are the
-columns, the next the rows, all others turns of the host.  What is padded is not joined.
+columns, the next the rows, all others loops of the host.  What is padded is not joined.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PLANE = 2
 
 @dataclass(frozen=True)
 class LaneTransfer:
-    """A copy: `turns` instructions, each of `rows` rows of `columns` elements; numbers are ints or lanes.
+    """A copy: so many `instructions`, each of `rows` rows of `columns` elements; numbers are ints or lanes.
 
     `elements` and `gaps` are what an instruction reads of DRAM on average, where padding is free: elements, and rows
-    that do not continue the one before.  `fits`: one instruction can do a turn.
+    that do not continue the one before.  `fits`: each can be encoded.
     """
 
     memory: Memory
-    turns: Any
+    instructions: Any
     elements: Any
     gaps: Any
     fits: Any
@@ -73,7 +73,7 @@ def lane_transfer(bounds: Bounds, piece: Piece) -> LaneTransfer:
             gaps = gaps * (any_of_it if d == last else share)
         whole = inside.get(last, (1.0, 1.0))[0] * regions[last].extent == shape[last]
         gaps = np.where(whole, some, gaps)
-    return LaneTransfer(memory, sides.turns, elements, gaps, fits)
+    return LaneTransfer(memory, sides.instructions, elements, gaps, fits)
 
 
 def _loaded(scope: str, dtype: str) -> Memory:
@@ -83,13 +83,13 @@ def _loaded(scope: str, dtype: str) -> Memory:
 
 
 class _Sides:
-    """The sides of a copy, added innermost first; the host may run those of the first `turned` axes."""
+    """The sides of a copy, added innermost first; the host may run those of the first `outer` axes."""
 
-    def __init__(self, turned: int) -> None:
-        self.turned = turned
+    def __init__(self, outer: int) -> None:
+        self.outer = outer
         self.columns: Any = np.int64(1)
         self.rows: Any = np.int64(1)
-        self.turns: Any = np.int64(1)
+        self.instructions: Any = np.int64(1)
         self.step: Any = np.int64(1)
         self.fits: Any = np.bool_(True)
         self._groups: Any = np.int64(1)
@@ -105,10 +105,10 @@ class _Sides:
         self._groups = self._groups + begins
         self.columns = np.where(long & (self._groups == 1), self.columns * extent, self.columns)
         self.rows = np.where(long & (self._groups == 2), self.rows * extent, self.rows)
-        self.turns = np.where(long & (self._groups > 2), self.turns * extent, self.turns)
+        self.instructions = np.where(long & (self._groups > 2), self.instructions * extent, self.instructions)
         self.step = np.where(begins & (self._groups == 2), stride, self.step)
         self._reach = np.where(long, stride * np.asarray(extent), self._reach)
-        if axis >= self.turned:
+        if axis >= self.outer:
             self.fits = self.fits & ~(long & (self._groups > 2))
 
 

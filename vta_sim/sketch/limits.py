@@ -1,4 +1,4 @@
-"""Which programs the machine can hold and do: tiles in scratchpads, copies in instructions, kernels in micro-ops.
+"""Constraints of the machine: tiles in scratchpads, copies in instructions, kernels in micro-ops.
 
 What the compiler would refuse is known here from the extents of loops, for many programs at once, so it is never drawn.
 """

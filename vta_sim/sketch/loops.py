@@ -1,4 +1,4 @@
-"""What rules do to the loops of a stage: splits of undecided lengths, tiles, turns of the host."""
+"""Loop transformations of the rules: splits of undecided lengths, tiles, loops of the host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def split(s: Schedule, stage: StageHandle, axis: Loop, lengths: tuple[Length, ..
     return list(stage.leaf_iter_vars[position : position + len(lengths) + 1])
 
 
-def turned_by_host(load: StageHandle) -> None:
+def unroll_for_host(load: StageHandle) -> None:
     """Let the host run the loops of a load that are neither rows nor columns, where one instruction cannot."""
     for axis, loop in zip(load.op.axis[:PLANE], load.leaf_iter_vars, strict=False):
         if axis.length > 1:

@@ -27,7 +27,7 @@ from te_lite.schedule.state import State
 from ..top.fused import in_memories
 from .compiled import compiles
 from .lane_nest import is_load
-from .loops import split, tile_axes, turned_by_host
+from .loops import split, tile_axes, unroll_for_host
 from .roles import Product, product_of
 
 OUTPUTS, INPUTS, WEIGHTS = "outputs", "inputs", "weights"
@@ -94,7 +94,7 @@ def sketch(start: State, p: Product, kept: str, first: int | None) -> State:
             s[t].compute_at(output, tile)
     for t in (*operands, *inner):
         if is_load(s.state, s[t].id):
-            turned_by_host(s[t])
+            unroll_for_host(s[t])
     return s.state
 
 

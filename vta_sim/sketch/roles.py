@@ -1,4 +1,4 @@
-"""The product in a packed computation, and what each of its axes is for: read off its indices, not off a name.
+"""The roles of the axes of a packed product: read off its indices, not off a name.
 
     sums[.., c, i, j, b, o] = sum over k, d_i, d_j, r of x[.., k, i + d_i, j + d_j, b, r] * w[c, k, d_i, d_j, o, r]
 

@@ -1,4 +1,4 @@
-"""What is told of programs by their lengths alone: worked out once for all points of a sketch, then looked up.
+"""A table of values for all points of a sketch: worked out once, then looked up.
 
 The points of a sketch are a few thousand, and a search looks at most of them several times.
 """
@@ -18,24 +18,24 @@ from ansor.space.decisions.parts import Grid
 from ansor.space.programs import Programs, RowPrograms, programs
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Told = Callable[[Programs], Array]
+Property = Callable[[Programs], Array]
 REMEMBERED = 256
 
 
-def of_rows(found: Programs, told: Told) -> Array:
-    """What `told` says of programs, [programs.n, ...].  It is remembered by `told`, a value."""
+def of_rows(found: Programs, of_programs: Property) -> Array:
+    """What `of_programs` says of programs, [programs.n, ...].  It is remembered by `of_programs`, a value."""
     if not isinstance(found, RowPrograms):
-        return told(found)
+        return of_programs(found)
     parts = found.origin.variant.space.parts
     if len(parts) != 1 or not isinstance(parts[0], Grid):
-        return told(found)
+        return of_programs(found)
     rows = np.stack(found.origin.columns[parts[0].columns], axis=1)
-    every = _every(found.origin.variant, found.origin.target, found.origin.hardware, told)
+    every = _every(found.origin.variant, found.origin.target, found.origin.hardware, of_programs)
     out: Array = every[parts[0].table.place(rows)]
     return out
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _every(variant: Variant, target: Target, hardware: HardwareParams, told: Told) -> Array:
+def _every(variant: Variant, target: Target, hardware: HardwareParams, of_programs: Property) -> Array:
     (grid,) = variant.space.grids
-    return told(programs(variant, grid.table.points, target, hardware))
+    return of_programs(programs(variant, grid.table.points, target, hardware))

@@ -106,7 +106,7 @@ def schedule_conv2d_packed(knobs: ConvKnobs, output: Tensor, config: Config | No
     """The schedule of a convolution with what is fused to it, for one configuration.
 
     Tiles of the output are computed one after the other, their rows and channels split among virtual threads; for
-    each tile blocks of input channels are loaded and multiplied in turn.
+    each tile blocks of input channels are loaded and multiplied one after the other.
     Raises CompileError, with the reason, for a configuration that is no program; this takes no time worth naming.
     """
     f = fused(output, TAG)

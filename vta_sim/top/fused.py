@@ -1,4 +1,4 @@
-"""What stands around a product: the operators between it and the output of a program, and what they read."""
+"""The environment of a product: the operators between it and the output of a program, and what they read."""
 
 from __future__ import annotations
 

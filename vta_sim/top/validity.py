@@ -1,4 +1,4 @@
-"""Which tiles of a convolution fit the accelerator, decided from their sizes alone.
+"""Validity rules for tiles of a convolution, decided from their sizes alone.
 
 The compiler finds out all of this, and more, from the loops of a schedule.  Here a handful of numbers is enough, so a
 tuner learns at once why a configuration is no program.  The rules are looked at in this order:

@@ -1,4 +1,4 @@
-"""What tuning brought, layer by layer.
+"""The gain by tuning, layer by layer.
 
 print(table(layers(tasks, counts, "vta.log", config)))
 """
@@ -80,5 +80,5 @@ def table(rows: Sequence[LayerTimes]) -> str:
 
 
 def _row(name: str, runs: int, trials: int, flop: float, times: Sequence[float]) -> str:
-    figures = "".join(f"{ms:>14.3f}{flop / ms / 1e6:>7.2f}" for ms in times)
-    return f"{name:<26}{runs:>5}{trials:>7}{figures}"
+    columns = "".join(f"{ms:>14.3f}{flop / ms / 1e6:>7.2f}" for ms in times)
+    return f"{name:<26}{runs:>5}{trials:>7}{columns}"
