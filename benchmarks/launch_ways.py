@@ -16,7 +16,7 @@ import numpy as np
 
 from ansor.core.target.target import PRECISIONS, STRICT
 from benchmarks import report
-from codegen_cuda.networks.launch_ways import Way, figures_of
+from codegen_cuda.networks.launch_ways import Way, timings_of
 from relay_lite.tuning.network import in_precision, load_network
 from relay_lite.tuning.tune_network import compile_best
 
@@ -41,7 +41,7 @@ def main() -> None:
     module = compile_best(network, target, options.log or [])
     module.run(**network.inputs(np.random.default_rng(0)))
     executor: Any = module._executor
-    figures = figures_of(executor.timed, ROUNDS, SECONDS)
+    figures = timings_of(executor.timed, ROUNDS, SECONDS)
     rows: list[list[Any]] = [[way_text(w), 1e6 * statistics.median(f), 1e6 * min(f)] for w, f in figures.items()]
     report.table(rows, ["kernels follow each other", "us", "least us"])
     alone = 1e6 * sum(seconds for _, seconds in module.profile(20))

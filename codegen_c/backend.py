@@ -1,4 +1,4 @@
-"""What the search needs of target `c`: source text, built programs, and running them with time measured.
+"""The backend of target `c`: source text, built programs, and timed runs of them.
 
 A built program is a directory with `program.c`, `program.so` and `program.json` (its entry point and arguments); one
 for other machines has a text for each family of processors instead, and no library.  Programs run on the processor
@@ -66,11 +66,11 @@ class CProgram:
     def time(
         self, args: Sequence[Array], number: int, repeat: int, min_repeat_ms: int, flush: bool, best: float
     ) -> list[float]:
-        """Seconds per call, `repeat` figures.
+        """Seconds per call, `repeat` timings.
 
         Each is the median of a few means, of `number` calls together at least that last `min_repeat_ms` (`timing.py`).
-        With `flush` only the first argument is in the caches before each figure (`caches.py`).  Where the last
-        run took more than `HOPELESS` times `best`, and another call does so too, this call is all figures.
+        With `flush` only the first argument is in the caches before each timing (`caches.py`).  Where the last
+        run took more than `HOPELESS` times `best`, and another call does so too, this call is all timings.
         """
         if self._last - COLD_SECONDS > HOPELESS * best and (again := self._once(1, args, flush)) > HOPELESS * best:
             return [again] * repeat

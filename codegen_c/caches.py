@@ -1,4 +1,4 @@
-"""Put the caches of the processor into the state in which a program inside a network finds them.
+"""Cold caches: the state of the processor's caches in which a program inside a network finds them.
 
 All cores read a buffer that no cache can hold, which drives out weights and whatever else was there, and then the
 first argument, which in a network the kernel before has just written.  TVM's tutorials for CPUs measure in that

@@ -1,4 +1,4 @@
-"""What the C backend refuses."""
+"""Errors of the C backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""exp, log, tanh, erf, sigmoid, pow and their like in float32, as C text that compilers turn into vectors.
+"""Vectorisable elementary functions: exp, log, tanh, erf, sigmoid, pow and their like in float32, as C text.
 
 A call of the mathematical library keeps a loop from becoming vectors.  These functions are straight lines of
 multiplications, additions and bits: no branch, no table, no call, and what depends on a comparison is picked by a mask

@@ -1,4 +1,4 @@
-"""Read scattered elements as a vector: a few overlapping vector loads and shuffles between them.
+"""Gathers by shuffles: scattered elements as a vector, from a few overlapping vector loads.
 
 The lanes want `base + offset[lane]`.  Windows of full vectors are laid over the span of the offsets; as both ends of
 the span are elements that some lane reads, no window leaves the buffer.  Rows of a padded image (offsets 0..6, 9..15,

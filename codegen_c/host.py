@@ -1,4 +1,4 @@
-"""What the emitter needs to know about the processor: the size of its vectors and how many registers hold them."""
+"""Facts about the processor that the emitter needs: the size of its vectors and how many registers hold them."""
 
 from __future__ import annotations
 

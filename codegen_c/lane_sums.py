@@ -1,4 +1,4 @@
-"""Sum up what lies side by side in an array of the program by vectors instead of one element after the other.
+"""Horizontal reductions: what lies side by side in an array of the program, summed up by vectors.
 
     for k in 64: total = total + part[k]     ->     lanes[0:16] = part[0:16]
                                                     for c in 1 .. 3: lanes[0:16] = lanes[0:16] + part[16 c : 16 c + 16]
@@ -32,7 +32,7 @@ _OPERATIONS = ("+", "*", "min", "max")
 
 @dataclass(frozen=True)
 class _Sum:
-    """A loop that does nothing but `total = total op part[...]`, with the next element of `part` in every turn."""
+    """A loop that does nothing but `total = total op part[...]`, with the next element of `part` in every iteration."""
 
     loop: For
     total: BufferLoad
@@ -40,7 +40,7 @@ class _Sum:
     part: BufferLoad
 
     def element(self, at: Expr) -> BufferLoad:
-        """What turn `at` adds."""
+        """What iteration `at` adds."""
         return BufferLoad(self.part.buffer, substitute(self.part.index, {self.loop.var: at}))
 
 
@@ -92,10 +92,10 @@ def _by_vectors(found: _Sum, lanes: int, indices: Indices) -> Stmt:
     parts: list[Stmt] = [vector(lanes, found.element, added=False)]
     more = found.loop.extent // lanes - 1
     if more:
-        turn = variable("c", more)
-        start = binary("*", binary("+", turn, const(1)), const(lanes))
+        iteration = variable("c", more)
+        start = binary("*", binary("+", iteration, const(1)), const(lanes))
         further = vector(lanes, lambda lane: found.element(binary("+", start, lane)))
-        parts.append(For(turn, more, found.loop.kind, further))
+        parts.append(For(iteration, more, found.loop.kind, further))
     parts += [half(1 << k) for k in reversed(range(lanes.bit_length() - 1))]
     total = binary(found.op, found.total, BufferLoad(held, const(0)))
     return Alloc(held, seq(*parts, Store(found.total.buffer, found.total.index, total)))

@@ -1,4 +1,4 @@
-"""Many kernels and the calls between them as one shared library, so that a whole network is one call from Python.
+"""Networks as one shared library: many kernels and the calls between them, so that a run is one call from Python.
 
 Kernels are compiled one by one (side by side, if the caller uses threads) and kept under a name made of their source;
 the driver is a small source that calls them in order on pointers; `link` puts everything together.

@@ -54,7 +54,7 @@ class Module:
         self._call(*[a.ctypes.data for a in held])
 
     def time(self, *arrays: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> Timing:
-        """Time the program: `repeat` figures, each the mean in seconds of at least `number` calls in a row.
+        """Time the program: `repeat` timings, each the mean in seconds of at least `number` calls in a row.
 
         The calls are made and timed in C, after one that is not counted.  `number` grows until one repeat takes
         `min_repeat_ms` milliseconds.  Raises CallError when the arrays do not fit.

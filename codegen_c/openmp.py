@@ -1,4 +1,4 @@
-"""How many threads compiled programs have, and how they wait: looking for work for some 15 microseconds, then asleep.
+"""Threads of compiled programs: how many, and how they wait: some 15 microseconds awake, then asleep.
 
 A parallel loop ends when its last thread is done, and the next one begins a moment later: a thread that sleeps in
 between takes 10 microseconds to wake up, one that looks again and again takes none.  But a thread that only looks may

@@ -1,10 +1,10 @@
-"""What a long loop over registers reads next is asked for in time.
+"""Software prefetching: requests for what a long loop over registers reads next.
 
-    for k in 2048:   12 sums += A[6 * k ...] * B[16 * k ...]        24 and 64 bytes a turn, of 48 and 128 KiB
+    for k in 2048:   12 sums += A[6 * k ...] * B[16 * k ...]        24 and 64 bytes an iteration, of 48 and 128 KiB
 
-The first cache holds neither, and processors foresee such streams only in part: the sums wait.  So each turn asks for
-the lines that come some turns later.  A stream that moves by a few bytes a turn is left to the processor: of each of
-its lines many turns would ask.
+The first cache holds neither, and processors foresee such streams only in part: the sums wait.  So each iteration asks
+for the lines that come some iterations later.  A stream that moves by a few bytes an iteration is left to the
+processor: of each of its lines many iterations would ask.
 
     for panel:  for tile in 10:  for window in 9:  for k in 512:   10 sums += A[...] * B[...]       288 KiB a panel
 
@@ -26,16 +26,14 @@ from te_lite.loops.stmt import Buffer, For, ForKind, Stmt, exprs_of, stmts_of
 from .indices import Indices, Linear
 
 LONG = 128 << 10
-"""Bytes of all streams of a loop.  With 44 KiB (a product of 512 terms) asking took 1 % longer, with 66 as long; with
-84 (1,024 terms) 6 % longer on two idle cores, and 2 % less where a neighbour was busy; with 168 (2,048 terms) 3 to 12 %
-less.  The first cache of a core had 32 KiB, the second one 512."""
+"""Bytes of all streams of a loop: in shorter ones asking takes longer than it saves (docs/results/cpu.md)."""
 LINE = 64
 AHEAD = 1024
-"""Bytes of lines: 16 turns that move by a line or more, some 100 cycles of a tile, the time of the last cache."""
+"""Bytes of lines: 16 iterations that move by a line or more, some 100 cycles of a tile, the time of the last cache."""
 LEAST_STEP, WIDEST = 16, 4 * LINE
-"""Bytes that a stream moves in a turn; those of a panel lie side by side."""
+"""Bytes that a stream moves in an iteration; those of a panel lie side by side."""
 LARGE = 1 << 20
-"""Bytes of an array: smaller ones stay in the caches of the cores that read them, where asking took 1 to 5 % longer."""
+"""Bytes of an array: smaller ones stay in the caches of the cores that read them, where asking costs time."""
 MOST_LINES = 96
 """Of a panel in one place: more wait for each other longer than the sums take."""
 
@@ -43,7 +41,7 @@ MOST_LINES = 96
 def fetched_ahead(
     loop: For, around: Sequence[For], registers: Collection[object], indices: Indices
 ) -> list[BufferLoad]:
-    """An element of each line to ask for in a turn of `loop`; none where all that it reads is not long.
+    """An element of each line to ask for in an iteration of `loop`; none where all that it reads is not long.
 
     The loops `around` it, from the outside in, count where they go on with a stream.
     """
@@ -145,10 +143,10 @@ def _loads(body: Stmt) -> Iterator[BufferLoad]:
 
 
 def _step(loop: For, form: Linear, load: BufferLoad) -> int:
-    """Bytes that a load moves in a turn."""
+    """Bytes that a load moves in an iteration."""
     return form.terms.get(loop.var, 0) * BYTES[load.dtype]
 
 
 def _later(loop: For, form: Linear, load: BufferLoad) -> BufferLoad:
-    turns = AHEAD // min(_step(loop, form, load), LINE)
-    return BufferLoad(load.buffer, form.plus(Linear({}, turns * form.terms[loop.var])).expr())
+    iterations = AHEAD // min(_step(loop, form, load), LINE)
+    return BufferLoad(load.buffer, form.plus(Linear({}, iterations * form.terms[loop.var])).expr())

@@ -1,4 +1,4 @@
-"""Keep accumulators in registers while a reduction runs.
+"""Scalar promotion: accumulators stay in registers while a reduction is computed.
 
     for k.0: for i: for k.1: for j: lanes v:   C[f(i, j) + v] = C[f(i, j) + v] + A[..] * B[..]
 
@@ -86,16 +86,16 @@ class Promoter:
         return None if done is None else nested(nest.loops[:first], done)
 
     def _held(self, nest: ReductionNest, loops: Sequence[For], held: Sequence[int]) -> Stmt | None:
-        """The sums of `loops` in registers, `held` turns of each side by side; None when two of them may overlap."""
+        """The sums of `loops` in registers, `held` iterations of each side by side; None when two may overlap."""
         parts: list[For] = []
         tile: list[For] = []
         env: dict[Var, Expr] = {}
-        for loop, turns in zip(loops, held, strict=True):
+        for loop, count in zip(loops, held, strict=True):
             if loop.var not in nest.tile:
                 continue
-            if turns < loop.extent:
-                outer, inner = self._cut(loop, turns)
-                env[loop.var] = binary("+", binary("*", outer.var, const(turns)), inner.var)
+            if count < loop.extent:
+                outer, inner = self._cut(loop, count)
+                env[loop.var] = binary("+", binary("*", outer.var, const(count)), inner.var)
                 parts.append(outer)
                 loop = inner
             tile.append(loop)

@@ -24,7 +24,7 @@ _WRAP = 8
 # what `Options.max_unrolled` statements weigh in expression nodes
 NODES_A_STATEMENT = 16
 LONG_TURN = 1 << 17
-"""Elements stored in a turn of a parallel loop, some microseconds, from which on it pays to ask for each turn anew."""
+"""Elements stored in an iteration of a parallel loop from which on dynamic scheduling pays."""
 
 
 @dataclass
@@ -106,8 +106,8 @@ class Emitter:
             self.out.line(guard + text.store(store.buffer, name, store.buffer.dtype, store.index, value))
 
     def square(self, s: Square) -> None:
-        """A call of the function that turns a square."""
-        name = self.out.prelude.turn(s.target.dtype, s.lanes)
+        """A call of the function that transposes a square."""
+        name = self.out.prelude.transpose(s.target.dtype, s.lanes)
         self.out.line(
             f"{name}(&{self.out.load(s.target)}, {s.target_step}, &{self.out.load(s.source)}, {s.source_step});"
         )
@@ -127,7 +127,7 @@ class Emitter:
         self.loop_text(s, asked)
 
     def loop_text(self, s: For, asked: Collection[Buffer] = ()) -> None:
-        """The loop; of arrays that are `asked` for already nothing is asked for in its turns."""
+        """The loop; of arrays that are `asked` for already nothing is asked for in its iterations."""
         v = self.out.var(s.var)
         self.out.line(f"for (int64_t {v} = 0; {v} < {s.extent}; ++{v}) {{")
         self.out.depth += 1
@@ -153,7 +153,7 @@ class Emitter:
         return {panel.first.buffer for panel in found}
 
     def ahead(self, s: For) -> list[BufferLoad]:
-        """What to ask for in each turn of a loop."""
+        """What to ask for in each iteration of a loop."""
         return fetched_ahead(s, self.around, self.out.slots, self.indices) if self.is_straight(s) else []
 
     def is_straight(self, s: For) -> bool:
@@ -173,7 +173,7 @@ class Emitter:
         return True
 
     def parallel_loop(self, s: For) -> None:
-        """Each thread does a part of the turns or, where they are long, the next one that nobody has begun.
+        """Each thread does a part of the iterations or, where they are long, the next one that nobody has begun.
 
         Threads are never equally fast, and the last one to end decides.
         """

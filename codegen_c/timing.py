@@ -1,4 +1,4 @@
-"""How often a C program is called when it is timed: several figures for each cost, of which the median counts.
+"""Repetitions of a timed C program: several timings for each cost, of which the median counts.
 
 Its threads share the processor with whatever else runs on the machine, which now and then takes a core away for some
 milliseconds.  A mean has all of that in it, the median of a few means most often none.
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from statistics import median
 
-FIGURES = 3
+TIMINGS = 3
 GROWTH = 1.618
 
 Calls = Callable[[int], float]
@@ -18,16 +18,16 @@ Calls = Callable[[int], float]
 
 
 def costs(calls: Calls, number: int, repeat: int, min_repeat_ms: float) -> list[float]:
-    """Seconds per call, `repeat` costs, each the median of `FIGURES` means.
+    """Seconds per call, `repeat` costs, each the median of `TIMINGS` means.
 
     A mean is of calls in a row; those of one cost are `number` calls at least that last `min_repeat_ms`, the number
     growing as it must (spec autoscheduler 9.3).
     """
-    number, least = -(-number // FIGURES), min_repeat_ms * 1e-3 / FIGURES
+    number, least = -(-number // TIMINGS), min_repeat_ms * 1e-3 / TIMINGS
     found = []
     for _ in range(repeat):
         means = []
-        for _ in range(FIGURES):
+        for _ in range(TIMINGS):
             number, seconds = _long_enough(calls, number, least)
             means.append(seconds / number)
         found.append(median(means))

@@ -194,7 +194,7 @@ def turned(s: Stmt, options: Options, lanes: set[Var], indices: Indices) -> tupl
 
 
 def turning_rounds(lanes: int) -> Iterator[list[tuple[int, int, list[int], list[int]]]]:
-    """The shuffles that turn a square of vectors: in each round pairs (i, j) and which lanes of both make the new ones.
+    """The shuffles that transpose a square of vectors: pairs (i, j) a round, and which lanes of both make the new ones.
 
     Round `s` = 1, 2, 4, ... swaps the blocks of s x s elements beside the diagonal of each block of 2s x 2s.
     """

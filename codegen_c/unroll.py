@@ -1,4 +1,4 @@
-"""Write out the iterations of small loops, and count what that would make."""
+"""Unrolling of small loops, and the size of its result."""
 
 from __future__ import annotations
 

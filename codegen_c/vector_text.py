@@ -143,7 +143,7 @@ class Prelude:
         self.helpers[key] = _lanes(key, dtype, room(lanes), args, value)
         return key
 
-    def turn(self, dtype: str, lanes: int) -> str:
+    def transpose(self, dtype: str, lanes: int) -> str:
         """The function that copies a square with its rows and columns exchanged."""
         key = f"turn_{self.type(dtype, lanes)}"
         self.type(f"int{8 * BYTES[dtype]}", lanes)

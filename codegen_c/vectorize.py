@@ -1,4 +1,4 @@
-"""Cut vectorized loops into pieces that are one machine vector each.
+"""Strip-mining of vectorized loops: pieces of one machine vector each.
 
 A loop of 24 floats becomes a piece of 16 lanes and one of 8 (longer ones a serial loop over full vectors).  A piece
 has a power of two as its extent, or any number where vectors can be read and written in part (7 floats are a vector

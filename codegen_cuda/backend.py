@@ -1,4 +1,4 @@
-"""What the search needs of target `cuda` (see `ansor.core.device.backend.Backend`).
+"""The backend of target `cuda` (see `ansor.core.device.backend.Backend`).
 
 A built program is a directory with `program.cu`, `program.json` (launch shapes and arguments) and a cubin for each
 kernel: of the programs of a search, three in four kernels are those of programs before, and are compiled once.

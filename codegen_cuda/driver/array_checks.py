@@ -1,4 +1,4 @@
-"""Kernels that look at arrays where they are: are two the same, is each element within its bounds; and one that fills.
+"""Kernels that compare, bound-check and fill arrays where they are, on the device.
 
 `ansor.measure.check` says what is right; `within` computes the same for arrays on the device.  A measured program is
 checked by reading its outputs and inputs once at the speed of the device's memory, and an answer of 4 bytes is copied.

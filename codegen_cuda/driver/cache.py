@@ -1,4 +1,4 @@
-"""Compiled modules on disk, and the emulator's host, named by what they were made of.
+"""The store of compiled modules, and of the emulator's host, named by what they were made of.
 
 One file a module: a line of JSON, then the cubin, then their digest.  Files appear whole, so any number of processes
 of the user share a folder; a file that is not what was written is made again.  The folder is `$CODEGEN_CUDA_CACHE`,

@@ -304,7 +304,7 @@ class DeviceProgram:
     def time(
         self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool, best: float
     ) -> list[float]:
-        """Seconds per call, `repeat` figures, see `timing.py`; slower programs than `best` may be called less often.
+        """Seconds per call, `repeat` timings, see `timing.py`; slower programs than `best` may be called less often.
 
         What the last run took counts as a first call, once.
         """

@@ -1,4 +1,4 @@
-"""What ptxas says of each kernel: registers, spills, stack and shared memory, read from its `-v` report."""
+"""Resources of compiled kernels: registers, spills, stack and shared memory, from the report of `ptxas -v`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time kernels on the device, not the calls that queue them.
+"""Device timing: the time of kernels, not of the calls that queue them.
 
 A call from Python costs about 5 us, more than many kernels run.  So a kernel that spins until the host lets go is
 queued first, the calls to be timed are queued behind it between two events, and then the host lets go: the calls
@@ -51,7 +51,7 @@ FLUSH_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a timing shall be: `repeat` figures, each of at least `number` calls and about `seconds` at most.
+    """What a timing shall be: `repeat` timings, each of at least `number` calls and about `seconds` at most.
 
     With `flush` the caches are emptied before each call.  `best` is the time of the best program for the same task,
     infinite where none is known: what is slower may be timed with fewer calls.
@@ -123,7 +123,7 @@ class Stopwatch:
     def measure(
         self, queue: Callable[[], None], kernels: int, wanted: Wanted, first: FirstCall | None = None
     ) -> list[float]:
-        """Seconds per call, `wanted.repeat` figures, each the median over batches.
+        """Seconds per call, `wanted.repeat` timings, each the median over batches.
 
         A call of `queue` launches `kernels` kernels (the device's queue is finite); `first` is one that was made just
         before.  A program that needs more than three times `wanted.best` gets one batch more, a long one none.
@@ -139,7 +139,7 @@ class Stopwatch:
         return [self._figure(queue, count, wanted) for _ in range(wanted.repeat)]
 
     def _rough(self, queue: Callable[[], None], wanted: Wanted, first: FirstCall | None) -> float:
-        """Seconds per call from a few calls; a figure that is hopeless is taken once more.
+        """Seconds per call from a few calls; a timing that is hopeless is taken once more.
 
         A long first call is enough, unless being cold may be what makes it hopeless.
         """
@@ -155,7 +155,7 @@ class Stopwatch:
         times: list[float] = []
         while len(times) < MAX_BATCHES:
             times.append(self.batch(queue, count, wanted.flush))
-            if len(times) >= MIN_BATCHES and (_settled(times, SPREAD) or sum(times) * count >= wanted.seconds):
+            if len(times) >= MIN_BATCHES and (_converged(times, SPREAD) or sum(times) * count >= wanted.seconds):
                 break
         return statistics.median(times)
 
@@ -172,14 +172,14 @@ def _enough(times: list[float], wanted: Wanted) -> bool:
     if len(times) < FAR_BATCHES:
         return False
     distance = statistics.median(times) / wanted.best
-    spent, settled = sum(times) >= wanted.seconds, _settled(times, max(SPREAD, (distance - 1) / 20))
+    spent, converged = sum(times) >= wanted.seconds, _converged(times, max(SPREAD, (distance - 1) / 20))
     least = FAR_BATCHES
     if distance <= NEAR:
-        least = max(wanted.number, SHORT_BATCHES if spent and settled else MIN_BATCHES)
-    return len(times) >= least and (spent or settled)
+        least = max(wanted.number, SHORT_BATCHES if spent and converged else MIN_BATCHES)
+    return len(times) >= least and (spent or converged)
 
 
-def _settled(times: list[float], spread: float) -> bool:
+def _converged(times: list[float], spread: float) -> bool:
     """Whether half of the batches lie within `spread` of the median."""
     middle = statistics.median(times)
     off = sorted(abs(t - middle) for t in times)

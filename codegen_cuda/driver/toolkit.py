@@ -1,4 +1,4 @@
-"""Where the CUDA compilers are: the NVRTC library, the nvcc command, and the folders with CUDA's headers.
+"""Locations of the CUDA toolkit: the NVRTC library, the nvcc command, and the folders with CUDA's headers.
 
 Looked at in this order: the wheels of the running Python (`nvidia-cuda-nvrtc`, `nvidia-cuda-runtime`), the toolkit of
 `CUDA_HOME` or `CUDA_PATH`, that of the `nvcc` on PATH, /usr/local/cuda, and the libraries that the linker knows.

@@ -49,7 +49,7 @@ from ..passes.registers import copied_loops, index_vars, register_loops, rolled_
 from ..passes.runs import split_runs
 from ..passes.vector_writes import with_vector_writes
 from ..program.cuda_program import STATIC_SHARED_BYTES, CudaKernel, CudaProgram, KernelNest, header_text
-from ..text.reduce import ReduceText, group_of, turns, with_barriers, workspace_key
+from ..text.reduce import ReduceText, group_of, phases, with_barriers, workspace_key
 from ..text.text import TYPES, CudaText
 from ..text.vectors import VectorStore, leaf_stores
 from .kernel_parts import emitted_nests, pipelines_of, tensor_cores_of
@@ -83,7 +83,7 @@ class KernelEmitter:
             self.widths.bind(loop.var, loop.extent)
             self.threads[loop.var] = "0" if loop.extent == 1 else f"(int){tag}"
         self.text = CudaText(self.var, self.load, self.nonnegative, self.widths)
-        self.turns = turns(self.nest)
+        self.phases = phases(self.nest)
         self.pipelines, self.tensor_cores = pipelines_of(self.nest.body), tensor_cores_of(self.nest.body)
         moved = index_vars(self.nest.body)
         self.unrolled = register_loops(self.nest.body, moved)
@@ -161,7 +161,7 @@ class KernelEmitter:
             case Barrier():
                 self.barrier(s)
             case ThreadReduce():
-                ReduceText(self, s, group_of(s, self.nest), self.turns.get(id(s), 0)).emit()
+                ReduceText(self, s, group_of(s, self.nest), self.phases.get(id(s), 0)).emit()
             case WarpMultiply() if s.op.warps > 1:
                 self.sequence((s,))
             case WarpMultiply() | WarpLoad() | QuadStore() | Cut():
@@ -287,12 +287,12 @@ class KernelEmitter:
 
     # ----------------------------------------------------------------------------------------------- storage
 
-    def workspace(self, dtype: str, position: int, turn: int) -> str:
-        """The shared array that reductions of `dtype` values use in their turn."""
-        return self.workspaces[workspace_key(dtype, position, turn)]
+    def workspace(self, dtype: str, position: int, phase: int) -> str:
+        """The shared array that reductions of `dtype` values use in their phase."""
+        return self.workspaces[workspace_key(dtype, position, phase)]
 
     def barrier_before(self) -> None:
-        """A barrier where threads may still read what the same reduction left in its shared arrays a turn before."""
+        """A barrier where threads may still read what the same reduction left there in the iteration before."""
         if self.loops:
             self.line("__syncthreads();")
 

@@ -1,4 +1,4 @@
-"""What a kernel promises the compiler about its launch: its threads, and the blocks that shall fit a multiprocessor.
+"""Launch bounds: the threads of a kernel, and the blocks that shall fit a multiprocessor.
 
 Left alone, ptxas may take so many registers that one block fits, or so few that arrays spill.  A kernel that reduces
 across threads while it keeps a row in registers waits between its phases (read, reduce, write), so other blocks must

@@ -1,4 +1,4 @@
-"""What a program asks of the device, known before it is compiled.
+"""Resource limits of a program, known before it is compiled.
 
 `usage` adds up every kernel of a lowered program as the emitter will write it; `check_limits` compares that with the
 numbers of a device and says what exceeds them.  Registers are no limit: `__launch_bounds__` makes ptxas spill what

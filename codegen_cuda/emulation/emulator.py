@@ -1,4 +1,4 @@
-"""The block emulator: run emitted CUDA kernels on the CPU and see what they do wrong.
+"""The block emulator: emitted CUDA kernels on the CPU, with what they do wrong.
 
 The very same source is compiled as host C++ and run block by block, the threads of a block as fibers.  Results are
 exact up to the host's arithmetic; accesses out of bounds, races, reads of what nothing wrote, misaligned vectors,

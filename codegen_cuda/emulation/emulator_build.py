@@ -1,4 +1,4 @@
-"""Compile CUDA source for the block emulator: g++ makes a library of the text, and the host that runs it.
+"""The build of the block emulator: g++ makes a library of CUDA source, and the host that runs it.
 
 The text is unchanged but for inline PTX, which becomes calls of the host (`emulator_ptx.py`).
 

@@ -1,4 +1,4 @@
-"""What the block emulator found: findings, each at a thread and a source line, and the error that carries them."""
+"""Findings of the block emulator, each at a thread and a source line, and the error that carries them."""
 
 from __future__ import annotations
 

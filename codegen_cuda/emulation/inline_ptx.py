@@ -1,4 +1,4 @@
-"""Inline PTX in CUDA source: where its statements are, and what their instructions and operands are.
+"""A parser of inline PTX in CUDA source: statements, their instructions and operands.
 
     asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(x) : "f"(y));
 

@@ -1,4 +1,4 @@
-"""Which steps of a plan may run at the same time, and on which of several queues each is put.
+"""Stream assignment: the steps of a plan that may run at the same time, and the queue of each.
 
 A step waits for an earlier one when one of them writes bytes that the other touches; tensors that share bytes of the
 arena count, so any order that keeps the waits gives the same results.  Steps of one stream run in order; a step waits

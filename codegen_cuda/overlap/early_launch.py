@@ -1,4 +1,4 @@
-"""Kernels that are launched before the one before them has ended: programmatic dependent launch, from sm_90 on.
+"""Programmatic dependent launch (from sm_90 on): kernels that start before the one before them has ended.
 
 Where all blocks of a kernel have ended or let it, the next one of the graph is launched; it waits for the end of the
 kernel (and for what that waited for) before it touches memory.  The pointers of a kernel come out of the wait: nothing
@@ -9,11 +9,10 @@ Before the wait the kernel fetches the weights of later ones (`fetch_ahead.py`),
 
 No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
 those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
-left.  Begun at the start of the kernel before, those of ViT-B/16 took 2.75 ms on an H200, and 1.56 ms begun at its end
-(`benchmarks/launch_ways.py`).
+left (`benchmarks/launch_ways.py`, docs/results/networks.md).
 
-A long kernel does not wait: pointers that come out of an instruction cost it registers, and banks of them.  4096^3 in
-fp32, milliseconds on an H200, plain and waiting, the second factor turned or not: 2.75 and 2.81, 2.88 and 3.05.
+A long kernel does not wait: pointers that come out of an instruction cost it registers, and banks of them
+(docs/results/gpu.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weights on their way into the L2 cache while the kernels before them compute.
+"""L2 prefetching of weights while the kernels before their readers compute.
 
 The weights of a network rarely fit the cache together, so every kernel would wait for its own to come from memory,
 round after round of its loop.  They depend on no other kernel, so an earlier one asks for them: from sm_90 on one

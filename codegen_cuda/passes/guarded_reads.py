@@ -1,4 +1,4 @@
-"""What numbers of a thread are updated with under a condition is read by all turns of a loop before the first update.
+"""Hoisting of guarded reads: all iterations of a loop read before the first update under a condition.
 
     unrolled u: if i(u) < n: m, q = f(m, q, x[i(u)])      unrolled u: if i(u) < n: v[u] = x[i(u)]
                                                           unrolled u: if i(u) < n: m, q = f(m, q, v[u])

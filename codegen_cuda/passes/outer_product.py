@@ -12,15 +12,9 @@ must lie in different banks.  Where they lie is the compiler's choice, unless su
 are written to memory: a vector of four wants registers of one group, and so do the four operands that meet them.
 `vector_writes.py` therefore gives what is written registers of its own.
 
-How much that is: products of registers alone, 4 x 8, 8 x 8 and 8 x 16 sums a thread, take 1.384, 1.441 and 1.052 cycles
-a multiply-add on an H200 at 1.98 GHz (47.7, 46.3 and 62.3 TFLOP/s of 66.9).  Counted from the instructions, with one
-read of a bank in a cycle and reads that may come one cycle late, it is 1.383, 1.441 and 1.068: a pair of reads of one
-bank costs nothing where the next pair is of the other one, and a cycle where it is of the same.
-
-On an H200 cuBLAS uses its multiply-adders in 0.79 of all cycles, kernels in the order of their schedules in 0.6 and
-less.  Products of 4096^3 by hand, 8 x 16 sums a thread and 128 x 256 a block, took 2,960 microseconds with rows
-outermost and sums in the order of vectors, 2,925 with registers of their own, and 2,800 with the 16 columns outermost
-too, where cuBLAS took 2,800.
+A model with one read of a bank in a cycle, which may come one cycle late, counts what products of registers alone take
+(docs/results/gpu.md): a pair of reads of one bank costs nothing where the next pair is of the other one, and a cycle
+where it is of the same.
 
 Every sum has its terms in the order that it had, so results stay the same to the last bit.
 """

@@ -1,4 +1,4 @@
-"""What is added to the results of a thread is read before the first of them is written.
+"""Epilogue loads before stores: what is added to the results of a thread is read before the first is written.
 
     for i, j: C[i, j] = sums[i, j] + R[i, j]          for i, j: first[i, j] = R[i, j]
                                                       for i, j: C[i, j] = sums[i, j] + first[i, j]
@@ -6,10 +6,10 @@
 To a compiler that does not know that `R` and `C` are different memory each read must wait for the write before it, and
 each takes the way to memory and back.  It knows from `__restrict__` at the parameters of a kernel; those of kernels
 that wait for the one before them come out of an instruction (`early_launch.py`).  Reads through the read-only cache
-(`ld.global.nc`) would not wait for writes, but ptxas moves them even above the instruction that waits.  The residual
-sums of ResNet-50 with 32 images took 1.2 to 2.3 times their time on an H200 so.
+(`ld.global.nc`) would not wait for writes, but ptxas moves them even above the instruction that waits
+(docs/results/networks.md says what that cost).
 
-At most `MOST_WORDS` registers hold what is read of a tensor; of more results the inner loops make a turn.
+At most `MOST_WORDS` registers hold what is read of a tensor; more are read in parts, by outer iterations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the CUDA backend refuses."""
+"""Errors of the CUDA backend."""
 
 from __future__ import annotations
 

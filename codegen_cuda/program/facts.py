@@ -1,4 +1,4 @@
-"""What a launch needs to know of a program, as JSON beside its cubin."""
+"""Launch parameters of a program, as JSON beside its cubin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a vector access needs to know of an index: how it moves with the lane, and what divides it."""
+"""Facts about the index of a vector access: its stride from lane to lane, and its known divisor."""
 
 from __future__ import annotations
 

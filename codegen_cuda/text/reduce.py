@@ -61,15 +61,15 @@ def group_of(s: ThreadReduce, nest: KernelNest) -> Group:
     return Group(block[axis], prod(block[:axis]), s.extent, prod(block))
 
 
-def workspace_key(dtype: str, position: int, turn: int) -> str:
+def workspace_key(dtype: str, position: int, phase: int) -> str:
     """What tells the shared arrays of reductions apart."""
-    return f"{dtype} {position} {turn}"
+    return f"{dtype} {position} {phase}"
 
 
-def turns(nest: KernelNest) -> dict[int, int]:
+def phases(nest: KernelNest) -> dict[int, int]:
     """Which of two sets of shared arrays each reduction through shared memory uses, by the id of its statement.
 
-    One after the other they take turns: when a set is used again, the barrier of the reduction in between has shown
+    They alternate: when a set is used again, the barrier of the reduction in between has shown
     that all threads have read what was in it.
     """
     through = [s for s in stmts_of(nest.body) if isinstance(s, ThreadReduce) and group_of(s, nest).slots]
@@ -79,7 +79,7 @@ def turns(nest: KernelNest) -> dict[int, int]:
 def workspace_slots(nest: KernelNest) -> dict[str, int]:
     """Elements of each shared array that the reductions of a kernel need, by its `workspace_key`."""
     need: dict[str, int] = {}
-    using = turns(nest)
+    using = phases(nest)
     for s in stmts_of(nest.body):
         if isinstance(s, ThreadReduce) and id(s) in using:
             for k, buffer in enumerate(s.dst):
@@ -139,18 +139,18 @@ class Writer(Protocol):
     def place(self, buffer: Buffer, index: Expr) -> str: ...
     def thread_id(self) -> str: ...
     def axis_text(self, var: Var) -> str: ...
-    def workspace(self, dtype: str, position: int, turn: int) -> str: ...
+    def workspace(self, dtype: str, position: int, phase: int) -> str: ...
     def barrier_before(self) -> None: ...
 
 
 @dataclass
 class ReduceText:
-    """Writes one reduction; `turn` says which shared arrays it uses."""
+    """Writes one reduction; `phase` says which shared arrays it uses."""
 
     writer: Writer
     s: ThreadReduce
     group: Group
-    turn: int
+    phase: int
 
     def emit(self) -> None:
         w, s = self.writer, self.s
@@ -240,7 +240,7 @@ class ReduceText:
     # ----------------------------------------------------------------------------------------- shared memory
 
     def _spaces(self) -> list[str]:
-        return [self.writer.workspace(b.dtype, k, self.turn) for k, b in enumerate(self.s.dst)]
+        return [self.writer.workspace(b.dtype, k, self.phase) for k, b in enumerate(self.s.dst)]
 
     def _put(self, at: str) -> None:
         """The values into shared memory."""

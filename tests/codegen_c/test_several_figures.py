@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegen_c.timing import FIGURES, costs
+from codegen_c.timing import TIMINGS, costs
 
 CALL = 2e-3
 
@@ -23,7 +23,7 @@ class Program:
         return number * self.call * (20 if len(self.asked) - 1 in self.disturbed else 1)
 
 
-@pytest.mark.parametrize("turn", range(FIGURES))
+@pytest.mark.parametrize("turn", range(TIMINGS))
 def test_one_disturbance_leaves_no_trace(turn: int) -> None:
     assert costs(Program((turn,)), 3, 1, 0) == pytest.approx([CALL])
     assert costs(Program((0, 1)), 3, 1, 0) == pytest.approx([20 * CALL])
@@ -35,10 +35,10 @@ def test_all_figures_of_a_cost_have_the_calls_and_the_time_that_were_asked_for(
 ) -> None:
     program = Program(call=call)
     assert costs(program, number, repeat, min_repeat_ms) == pytest.approx([call] * repeat)
-    last = program.asked[-FIGURES:]
+    last = program.asked[-TIMINGS:]
     assert sum(last) >= number and sum(last) * call * 1e3 >= min_repeat_ms * (1 - 1e-9)
-    assert len(program.asked) <= repeat * FIGURES + 3
-    wasted = sum(program.asked) - repeat * FIGURES * last[0]
+    assert len(program.asked) <= repeat * TIMINGS + 3
+    wasted = sum(program.asked) - repeat * TIMINGS * last[0]
     assert wasted <= 2 * last[0]
 
 
