@@ -83,9 +83,9 @@ class CudaBackend(Backend):
         return [DeviceInfo(self.kind, k, found.name, found.summary()) for k, found in enumerate(numbers)]
 
     def report(self) -> list[tuple[str, bool, str]]:
-        """The compilers, the sanitizer, the driver, and the numbers of the devices."""
-        found = available_compilers()
-        rows = [(x, x in found, compiler_name(x) if x in found else "is not found") for x in ("nvrtc", "nvcc")]
+        """The compiler, the sanitizer, the driver, and the numbers of the devices."""
+        found = bool(available_compilers())
+        rows = [("nvrtc", found, compiler_name() if found else "is not found")]
         sanitizer = sanitizer_path()
         rows.append(_pycuda())
         rows.append(("sanitizer", sanitizer is not None, sanitizer or "compute-sanitizer is not found"))

@@ -1,4 +1,4 @@
-"""Compilers and devices: NVRTC and nvcc, modules, launches, timing, exported programs.
+"""Compilers and devices: NVRTC, modules, launches, timing, exported programs.
 
 Law: the only folder that runs a compiler of CUDA or opens a device, each when it is first needed.
 

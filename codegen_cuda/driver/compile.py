@@ -1,4 +1,4 @@
-"""CUDA C++ to cubins: NVRTC in this process, else the nvcc command; no driver and no GPU is needed.
+"""CUDA C++ to cubins by NVRTC, in this process; no driver and no GPU is needed.
 
 Equal sources are compiled once: the cache's key is the source, the options, the architecture and the compiler's
 version.  `compile_many` compiles in threads (NVRTC runs outside Python's lock).
@@ -12,17 +12,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
-from ansor.core.files.scratch import scratch_folder
-from ansor.core.host.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
 from te_lite.errors import require
 
 from ..program.errors import CompileError
 from . import cache, nvrtc
 from .resources import KernelResources, parse_resources
-from .toolkit import include_folders, nvcc_path
+from .toolkit import include_folders
 
 OPTIONS = ("--std=c++17",)
 HALF_HEADER = "cuda_fp16.h"
@@ -50,56 +46,30 @@ class CompiledModule:
         raise CompileError(f"compiled module: there is no kernel {name!r}, only {[k.name for k in self.resources]}")
 
 
-@lru_cache(maxsize=4)
-def _nvcc_version(command: str) -> str:
-    """The version of an nvcc; asked once a process and command."""
-    try:
-        done = run_command([command, "--version"], ANSWER_SECONDS)
-    except Unfinished as e:
-        raise CompileError(f"nvcc: {command} --version {e}") from e
-    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
-    if found is None:
-        raise CompileError(f"nvcc: {command} does not tell its version, got code={done.code}")
-    return found[1]
-
-
 def available_compilers() -> tuple[str, ...]:
-    """The compilers found, best first: of `nvrtc` and `nvcc`."""
-    return (("nvrtc",) if nvrtc.library() is not None else ()) + (("nvcc",) if nvcc_path() else ())
+    """`("nvrtc",)`, or nothing where it is not installed."""
+    return ("nvrtc",) if nvrtc.library() is not None else ()
 
 
-def compiler_name(compiler: str | None = None) -> str:
-    """The compiler that is used and its version, as `nvrtc 13.0`.  Raises CompileError when there is none."""
-    found = available_compilers()
-    if not found:
-        raise CompileError(
-            "CUDA compiler: neither NVRTC nor nvcc is installed; install nvidia-cuda-nvrtc, or set CUDA_HOME"
-        )
-    wanted = compiler or found[0]
-    require(wanted in found, CompileError, "CUDA compiler", f"it must be one of {', '.join(found)}", compiler=wanted)
-    if wanted == "nvrtc":
-        return f"nvrtc {nvrtc.version()}"
-    return f"nvcc {_nvcc_version(nvcc_path() or '')}"
+def compiler_name() -> str:
+    """The compiler and its version, as `nvrtc 13.0`.  Raises CompileError when there is none."""
+    return f"nvrtc {nvrtc.version()}"
 
 
 def compile_source(
     source: str,
     arch: str = "sm_90",
     options: Sequence[str] = (),
-    compiler: str | None = None,
     use_cache: bool = True,
-    timeout: float | None = None,
 ) -> CompiledModule:
-    """Compile CUDA C++ for a real architecture such as `sm_90`.
+    """Compile CUDA C++ for a real architecture such as `sm_90`; `options` go to NVRTC as they are.
 
-    `compiler` is `nvrtc` or `nvcc` (default: the first that is installed), `options` go to it as they are, `timeout`
-    in seconds holds for nvcc only.  Raises CompileError with the first error of a source that is refused.
+    Raises CompileError with the first error of a source that is refused.
     """
     require(_ARCH.fullmatch(arch) is not None, CompileError, "architecture", "it must be like sm_90", arch=arch)
-    name = compiler_name(compiler)
-    if name.startswith("nvrtc"):
-        law = f"{name} compiles for {', '.join(nvrtc.architectures())}"
-        require(arch.rstrip("af") in nvrtc.architectures(), CompileError, "architecture", law, arch=arch)
+    name = compiler_name()
+    law = f"{name} compiles for {', '.join(nvrtc.architectures())}"
+    require(arch.rstrip("af") in nvrtc.architectures(), CompileError, "architecture", law, arch=arch)
     words = (
         f"--gpu-architecture={_with_features(arch, source)}",
         "--ptxas-options=-v",
@@ -113,7 +83,7 @@ def compile_source(
         facts, cubin = kept
         return CompiledModule(cubin, arch, name, facts["log"], parse_resources(facts["log"]), 0.0)
     start = time.perf_counter()
-    made, log = _nvrtc(source, words) if name.startswith("nvrtc") else _nvcc(source, words, timeout)
+    made, log = _nvrtc(source, words)
     if made is None:
         raise CompileError(f"compile: {name} refuses the program for {arch}: {_first_error(log)}")
     if use_cache:
@@ -128,8 +98,8 @@ def _with_features(arch: str, source: str) -> str:
 
 def _less_header(name: str, source: str) -> tuple[str, ...]:
     """NVRTC can leave out the runtime functions it declares first, which takes a quarter of a small compile."""
-    kind, _, version = name.partition(" ")
-    return ("--minimal",) if kind == "nvrtc" and int(version.split(".")[0]) >= 13 and HALF_HEADER not in source else ()
+    version = int(name.removeprefix("nvrtc ").split(".")[0])
+    return ("--minimal",) if version >= 13 and HALF_HEADER not in source else ()
 
 
 def compile_many(
@@ -152,19 +122,6 @@ def _nvrtc(source: str, options: Sequence[str]) -> tuple[bytes | None, str]:
     if HALF_HEADER in source and not folders:
         raise CompileError(f"{HALF_HEADER}: not found; install nvidia-cuda-runtime and nvidia-cuda-cccl")
     return nvrtc.compile_program(source, (*options, *[f"--include-path={f}" for f in folders]))
-
-
-def _nvcc(source: str, options: Sequence[str], timeout: float | None) -> tuple[bytes | None, str]:
-    with scratch_folder("nvcc") as folder:
-        text, out = Path(folder) / "program.cu", Path(folder) / "program.cubin"
-        text.write_text(source)
-        command = [str(nvcc_path()), "-cubin", *options, "-o", str(out), str(text)]
-        try:
-            done = run_command(command, WORK_SECONDS if timeout is None else timeout)
-        except Unfinished as e:
-            raise CompileError(f"compile: nvcc {e}") from e
-        log = (done.stdout + done.stderr).replace(str(text), "program.cu")
-        return (out.read_bytes() if done.code == 0 else None), log
 
 
 def _first_error(log: str) -> str:

@@ -1,4 +1,4 @@
-"""Locations of the CUDA toolkit: the NVRTC library, the nvcc command, and the folders with CUDA's headers.
+"""Locations of the CUDA toolkit: the NVRTC library, and the folders with CUDA's headers.
 
 Looked at in this order: the wheels of the running Python (`nvidia-cuda-nvrtc`, `nvidia-cuda-runtime`), the toolkit of
 `CUDA_HOME` or `CUDA_PATH`, that of the `nvcc` on PATH, /usr/local/cuda, and the libraries that the linker knows.
@@ -42,14 +42,6 @@ def nvrtc_candidates() -> Iterator[str]:
                 if (root / folder / name).exists():
                     yield str(root / folder / name)
     yield from _LIBRARIES
-
-
-def nvcc_path() -> str | None:
-    """The nvcc command: that of `CUDA_HOME` or `CUDA_PATH`, the one on PATH, that of /usr/local/cuda; or None."""
-    for root in _toolkits():
-        if (root / "bin" / "nvcc").exists():
-            return str(root / "bin" / "nvcc")
-    return shutil.which("nvcc")
 
 
 def sanitizer_path() -> str | None:

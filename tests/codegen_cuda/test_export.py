@@ -1,6 +1,6 @@
 """Exported CUDA programs: their loader on a driver that is the block emulator, their header, what is refused.
 
-The folders are made without a GPU, which needs NVRTC or nvcc.
+The folders are made without a GPU, which needs NVRTC.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from codegen_cuda.emulation.emulator import run
 from te_lite.errors import TeError
 
 pytestmark = pytest.mark.skipif(
-    not available_compilers() or shutil.which("g++") is None, reason="NVRTC or nvcc, and g++, are needed"
+    not available_compilers() or shutil.which("g++") is None, reason="NVRTC and g++ are needed"
 )
 ROWS, COLUMNS = 6, 40
 
