@@ -25,6 +25,7 @@ from ansor.autotvm.dispatch import DispatchContext
 from ansor.autotvm.fallback import FallbackConfigEntity
 from benchmarks import report
 from benchmarks.vta_exhaustive import TIMES, layer_task, read_times
+from benchmarks.vta_processor import processor_ms
 from relay_lite import reference
 from relay_lite.ir import Function
 from tests.vta_sim.conv import LAYERS
@@ -34,7 +35,6 @@ from vta_sim.graph.machine_kernel import Workload
 from vta_sim.graph.pack import FUSED_ADDITIONS
 from vta_sim.graph.pack_whole import pack_whole
 from vta_sim.graph.packed_layout import Blocks
-from vta_sim.graph.processor import processor_ms
 from vta_sim.network.executor import VtaModule
 from vta_sim.network.vta_network import reference_cpu
 from vta_sim.sketch.draft import Drafts

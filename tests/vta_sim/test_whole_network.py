@@ -12,6 +12,7 @@ import pytest
 
 import relay_lite as relay
 import te_lite as te
+from benchmarks.vta_processor import ARM, processor_ms
 from relay_lite import reference
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call
@@ -25,7 +26,6 @@ from vta_sim.graph.alu_operations import LOW, AluOperation, apply, simplify
 from vta_sim.graph.machine_kernel import MachineKernel
 from vta_sim.graph.pack_whole import pack_whole
 from vta_sim.graph.packed_layout import Blocks
-from vta_sim.graph.processor import ARM, processor_ms
 from vta_sim.graph.split import CpuStep, VtaStep, split
 from vta_sim.graph.tensors import kernel_tensors
 from vta_sim.graph.whole_blocks import whole_blocks

@@ -17,9 +17,8 @@ from relay_lite.ir.op_registry import OpPattern
 from relay_lite.ir.types import TensorType
 from relay_lite.ir.visit import is_op, post_order
 from relay_lite.transform import FuseOps
-
-from .packed_operators import GROUPED
-from .split import CpuStep, NetworkPlan
+from vta_sim.graph.packed_operators import GROUPED
+from vta_sim.graph.split import CpuStep, NetworkPlan
 
 MOVES = ("cast", "annotation.stop_fusion")
 """Done on the way, as movements of data are."""
