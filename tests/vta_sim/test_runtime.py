@@ -13,7 +13,7 @@ from tests.vta_sim.conv import Layer, Tiles
 from tests.vta_sim.packed import ConvProgram
 from vta_sim import CommandQueue, Device, QueueError
 from vta_sim.core.kinds import AluOp, Memory, Module
-from vta_sim.isa import decode, disassemble
+from vta_sim.isa import Instruction, decode, disassemble
 from vta_sim.isa.instruction import Gemm, Load
 from vta_sim.runtime import KernelRecorder, UopCache
 from vta_sim.runtime.uop_kernel import UopKernel
@@ -132,35 +132,22 @@ def recorded(record: Callable[[KernelRecorder], None]) -> UopKernel:
 
 
 def test_loops_become_fields() -> None:
-    def nest(r: KernelRecorder, loops: int, push: Callable[[], None]) -> None:
-        for k in range(loops):
-            r.loop_begin(3 + k, 10 + k, 20 + k, 30 + k)
-        push()
-        for _ in range(loops):
-            r.loop_end()
+    def text(loops: int, push: Callable[[KernelRecorder], None]) -> str:
+        def record(r: KernelRecorder) -> None:
+            for k in range(loops):
+                r.loop(3 + k, 10 + k, 20 + k, 30 + k)
+            push(r)
 
-    def gemm(loops: int) -> str:
-        kernel = recorded(lambda r: nest(r, loops, lambda: r.gemm(1, 2, 3)))
-        return disassemble(decode_one(kernel)).split(maxsplit=1)[1]
-
-    def alu(loops: int) -> str:
-        kernel = recorded(lambda r: nest(r, loops, lambda: r.alu(AluOp.ADD, 1, 2)))
-        return disassemble(decode_one(kernel)).split(maxsplit=1)[1]
+        return disassemble([Instruction(recorded(record).instruction(5))]).split(maxsplit=1)[1]
 
     outer, inner = "3(dst+10 src+20 wgt+30)", "4(dst+11 src+21 wgt+31)"
-    assert [gemm(n) for n in range(3)] == [
+    assert [text(n, lambda r: r.gemm(1, 2, 3)) for n in range(3)] == [
         f"GEMM uops[5,6) {x}" for x in ("1 x 1", f"{outer} x 1", f"{outer} x {inner}")
     ]
     outer, inner = "3(dst+10 src+20)", "4(dst+11 src+21)"
-    assert [alu(n) for n in range(3)] == [
+    assert [text(n, lambda r: r.alu(AluOp.ADD, 1, 2)) for n in range(3)] == [
         f"ALU add acc uops[5,6) {x}" for x in ("1 x 1", f"1 x {outer}", f"{outer} x {inner}")
     ]
-
-
-def decode_one(kernel: UopKernel) -> list:  # type: ignore[type-arg]
-    from vta_sim.isa import Instruction
-
-    return [Instruction(kernel.instruction(5))]
 
 
 def push_three(r: KernelRecorder, *dst: int) -> None:
@@ -176,12 +163,9 @@ def push_three(r: KernelRecorder, *dst: int) -> None:
         (lambda r: push_three(r, 1, 2, 1), r"one of the 2 before it wrote, got dst=1 before=\[1, 2\]"),
         (lambda r: (r.gemm(0, 0, 0), r.gemm(1, 0, 0, reset=True)), "every micro-op must do the same operation"),
         (lambda r: (r.alu(AluOp.MAX, 0, 0, 1), r.alu(AluOp.MAX, 1, 0, 2)), "every micro-op must do the same"),
-        (lambda r: (r.gemm(0, 0, 0), r.loop_begin(2, 0, 0)), "opened before the first micro-op"),
-        (lambda r: [r.loop_begin(2, 0, 0) for _ in range(3)], "the machine has 2 loops, got loops=3"),
-        (lambda r: r.loop_begin(0, 0, 0), "a loop needs a positive extent"),
-        (lambda r: r.loop_end(), "there is no loop to close"),
-        (lambda r: (r.loop_begin(2, 0, 0), r.gemm(0, 0, 0)), "a loop is not closed"),
-        (lambda r: (r.loop_begin(2, 0, 0), r.loop_end(), r.gemm(0, 0, 0)), "a micro-op comes after a closed loop"),
+        (lambda r: (r.gemm(0, 0, 0), r.loop(2, 0, 0)), "a loop must come before the first micro-op"),
+        (lambda r: [r.loop(2, 0, 0) for _ in range(3)], "the machine has 2 loops, got loops=3"),
+        (lambda r: r.loop(0, 0, 0), "a loop needs a positive extent"),
         (lambda r: [r.gemm(k % 3, 0, 0) for k in range(8193)], "it may have 8192 micro-ops at most"),
     ],
 )

@@ -68,13 +68,10 @@ class KernelCall:
         """What makes the kernel at some place."""
 
         def recorded(r: KernelRecorder) -> None:
-            loops = self.counts[:MAX_LOOPS]
-            for count in loops:
-                r.loop_begin(count.extent, *count.steps)
+            for count in self.counts[:MAX_LOOPS]:
+                r.loop(count.extent, *count.steps)
             for uop in self.uops:
                 self._uop(r, base, uop)
-            for _ in loops:
-                r.loop_end()
 
         return recorded
 

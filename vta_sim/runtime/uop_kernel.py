@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from te_lite.errors import require
@@ -80,29 +79,15 @@ class KernelRecorder:
         self._config = config
         self._mode: Mode | None = None
         self._loops: list[HardwareLoop] = []
-        self._open = 0
         self._uops: list[tuple[int, int, int]] = []
 
-    def loop_begin(self, extent: int, dst: int, src: int, wgt: int = 0) -> None:
-        """Open a loop; all loops are opened before the first micro-op."""
-        require(not self._uops, QueueError, "micro-op kernel", "a loop must be opened before the first micro-op")
+    def loop(self, extent: int, dst: int, src: int, wgt: int = 0) -> None:
+        """Put a loop around all micro-ops, inside the loop before it; loops come before the first micro-op."""
+        require(not self._uops, QueueError, "micro-op kernel", "a loop must come before the first micro-op")
         law = f"the machine has {MAX_LOOPS} loops"
         require(len(self._loops) < MAX_LOOPS, QueueError, "micro-op kernel", law, loops=len(self._loops) + 1)
         require(extent > 0, QueueError, "micro-op kernel", "a loop needs a positive extent", extent=extent)
         self._loops.append(HardwareLoop(extent, dst, src, wgt))
-        self._open += 1
-
-    def loop_end(self) -> None:
-        """Close the innermost loop that is open."""
-        require(self._open > 0, QueueError, "micro-op kernel", "there is no loop to close")
-        self._open -= 1
-
-    @contextmanager
-    def loop(self, extent: int, dst: int, src: int, wgt: int = 0) -> Iterator[None]:
-        """A loop around what is recorded inside."""
-        self.loop_begin(extent, dst, src, wgt)
-        yield
-        self.loop_end()
 
     def gemm(self, dst: int, src: int, wgt: int, reset: bool = False) -> None:
         """Add ACC[dst] += INP[src] WGT[wgt]^T, or ACC[dst] = 0."""
@@ -115,7 +100,6 @@ class KernelRecorder:
     def _push(self, mode: Mode, dst: int, src: int, wgt: int) -> None:
         law = "every micro-op must do the same operation"
         require(self._mode in (None, mode), QueueError, "micro-op kernel", law, first=self._mode, then=mode)
-        require(self._open == len(self._loops), QueueError, "micro-op kernel", "a micro-op comes after a closed loop")
         recent = [used for used, _, _ in self._uops[-HAZARD:]]
         law = f"a micro-op may not write an accumulator that one of the {HAZARD} before it wrote"
         require(dst not in recent, QueueError, "micro-op kernel", law, dst=dst, before=recent)
@@ -127,7 +111,6 @@ class KernelRecorder:
     def finish(self) -> UopKernel:
         """The kernel."""
         require(self._mode is not None, QueueError, "micro-op kernel", "it has no micro-op")
-        require(self._open == 0, QueueError, "micro-op kernel", "a loop is not closed", open=self._open)
         assert self._mode is not None
         dst, src, wgt = zip(*self._uops, strict=True)
         return UopKernel(self._mode, tuple(self._loops), pack_uops(self._config, dst, src, wgt))
