@@ -162,10 +162,9 @@ def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytes
 
 
 def test_timeline_of_sketches(capsys: pytest.CaptureFixture[str]) -> None:
-    """In C10 faster than the best of the template, 1.05 ms."""
     code, out, err = run(capsys, "timeline", "C10", "--search", "sketch")
     assert code == 0, err
-    assert float(re.findall(r"([\d.]+) ms", out)[0]) < 0.9
+    assert "C10: the sketches' program of the fewest cycles" in out and "74 instructions, 87238 cycles" in out
     code, _, err = run(capsys, "timeline", "C10", "--search", "sketch", "--knobs", "7,7,1,16,2,1")
     assert code != 0 and "those of templates" in err
 

@@ -46,20 +46,23 @@ def unpacked(data: np.ndarray) -> np.ndarray:
 
 
 def random_operations(rng: np.random.Generator, extras: int) -> list[AluOperation]:
-    """Among them many runs of relu, rounding and shift, and limits of all kinds."""
+    """Among them many runs of relu, rounding and shift, limits of all kinds, and such as a later one hides."""
     out: list[AluOperation] = []
     while len(out) < 7:
         n = int(rng.integers(1, 12))
         rounding = int(rng.choice([0, 1 << n - 1, (1 << n) - 1, 1 << n]))
         relu_and_shift = [AluOperation(MAX, 0), AluOperation(ADD, rounding), AluOperation(SHR, n)]
         limits = [AluOperation(MIN, 127), AluOperation(MAX, int(rng.choice([-127, 0])))]
+        low = int(rng.integers(-200, 60))
+        then = low + int(rng.choice([127, -128])) + int(rng.integers(-3, 4))
+        hidden = [AluOperation(MAX, low), AluOperation(ADD, extra=0), AluOperation(MAX, then)]
         single = [
             AluOperation(ADD, int(rng.integers(-99, 99))),
             AluOperation(MUL, int(rng.integers(-3, 4))),
             AluOperation(SHR, -int(rng.integers(0, 4))),
             AluOperation((ADD, MAX, MIN, MUL)[rng.integers(4)], extra=int(rng.integers(extras))),
         ]
-        out += [relu_and_shift, limits, [single[int(rng.integers(4))]]][int(rng.integers(3))]
+        out += [relu_and_shift, limits, hidden, [single[int(rng.integers(4))]]][int(rng.integers(4))]
     return out
 
 
@@ -71,8 +74,9 @@ def test_fewer_operations_give_the_same(bound: int) -> None:
     ends = [-bound, 1 - bound, -1, 0, 1, bound - 1, min(bound, HIGH)]
     for _ in range(150):
         operations = random_operations(rng, 2)
-        acc = np.array([*ends, *rng.integers(-bound, min(bound, HIGH), 40)], "int32")
+        acc = np.array([*ends, -bound, -bound, *rng.integers(-bound, min(bound, HIGH), 40)], "int32")
         extras = [rng.integers(-128, 128, acc.shape).astype("int8"), rng.integers(-999, 999, acc.shape).astype("int32")]
+        extras[0][len(ends) : len(ends) + 2] = -128, 127
         short = simplify(operations, (-bound, bound), [(-128, 127), (-999, 999)])
         known: list[np.ndarray | None] = [extras[0], extras[1]]
         merged, values = merge_bias(short, known)
