@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from vta_sim import Device
 from vta_sim.sim import Buffer
+from vta_sim.top import ConvKnobs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,17 +39,8 @@ class Layer:
         return (self.size + 2 * self.pad - self.kernel) // self.stride + 1
 
 
-@dataclass(frozen=True)
-class Tiles:
-    """Extents of a tile, and virtual threads over output channels and rows."""
-
-    h: int
-    w: int
-    ci: int
-    co: int
-    oc_threads: int
-    h_threads: int
-
+tiles_of = partial(ConvKnobs, 1)
+"""Rows, columns and blocks of channels in and out of a tile, virtual threads over output channels and rows."""
 
 LAYERS = {
     "C2": Layer(56, 64, 64, 3, 1, 1),
@@ -63,16 +56,16 @@ LAYERS = {
 }
 
 BEST = {
-    "C2": Tiles(8, 56, 1, 2, 2, 1),
-    "C3": Tiles(7, 28, 1, 4, 2, 1),
-    "C4": Tiles(7, 28, 1, 4, 1, 2),
-    "C5": Tiles(14, 28, 1, 2, 1, 2),
-    "C6": Tiles(14, 14, 1, 4, 2, 1),
-    "C7": Tiles(7, 14, 1, 8, 2, 1),
-    "C8": Tiles(14, 14, 1, 4, 2, 1),
-    "C9": Tiles(7, 7, 1, 16, 2, 1),
-    "C10": Tiles(7, 7, 1, 16, 2, 1),
-    "C11": Tiles(7, 7, 1, 16, 2, 1),
+    "C2": tiles_of(8, 56, 1, 2, 2, 1),
+    "C3": tiles_of(7, 28, 1, 4, 2, 1),
+    "C4": tiles_of(7, 28, 1, 4, 1, 2),
+    "C5": tiles_of(14, 28, 1, 2, 1, 2),
+    "C6": tiles_of(14, 14, 1, 4, 2, 1),
+    "C7": tiles_of(7, 14, 1, 8, 2, 1),
+    "C8": tiles_of(14, 14, 1, 4, 2, 1),
+    "C9": tiles_of(7, 7, 1, 16, 2, 1),
+    "C10": tiles_of(7, 7, 1, 16, 2, 1),
+    "C11": tiles_of(7, 7, 1, 16, 2, 1),
 }
 """The best tiles published for each layer."""
 

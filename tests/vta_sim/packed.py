@@ -9,7 +9,7 @@ import numpy as np
 
 import te_lite as te
 from te_lite import Tensor
-from tests.vta_sim.conv import Layer, Tiles
+from tests.vta_sim.conv import Layer
 from vta_sim import CommandQueue, Device
 from vta_sim.compiler import compile_schedule
 from vta_sim.sim import Launch
@@ -73,17 +73,13 @@ def conv_of(layer: Layer) -> Conv:
     return Conv(1, layer.size, layer.size, layer.ci, layer.co, *both)
 
 
-def knobs_of(tiles: Tiles) -> ConvKnobs:
-    return ConvKnobs(1, tiles.h, tiles.w, tiles.ci, tiles.co, tiles.oc_threads, tiles.h_threads)
-
-
 class ConvProgram:
     """A compiled convolution, queued on a device, with buffers for its data, weights and output."""
 
-    def __init__(self, device: Device, layer: Layer, tiles: Tiles) -> None:
+    def __init__(self, device: Device, layer: Layer, knobs: ConvKnobs) -> None:
         self.device, self.conv = device, conv_of(layer)
         tensors = self.conv.requantized()
-        self.program = compile_schedule(schedule_conv2d_packed(knobs_of(tiles), tensors[-1]), tensors)
+        self.program = compile_schedule(schedule_conv2d_packed(knobs, tensors[-1]), tensors)
         self.queue = CommandQueue(device)
         self.buffers = [device.dram.alloc(arg.size) for arg in self.program.args]
 

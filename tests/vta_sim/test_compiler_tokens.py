@@ -14,7 +14,7 @@ from te_lite.expr.expr import Var
 from te_lite.loops.stmt import Buffer
 from tests.amount import examples
 from tests.vta_sim.conv import BEST, LAYERS
-from tests.vta_sim.packed import conv_of, knobs_of
+from tests.vta_sim.packed import conv_of
 from vta_sim import CommandQueue, Device, MachineError
 from vta_sim.compiler import Program, compile_schedule
 from vta_sim.compiler.affine import Form
@@ -122,7 +122,7 @@ def without(loop: OrderedLoop, number: int) -> tuple[OrderedLoop, int]:
 def test_no_token_of_a_convolution_is_superfluous(number: int) -> None:
     """Whichever is left out, the machine finds a race (or the program gets stuck)."""
     tensors = conv_of(LAYERS["C11"]).requantized()
-    program = compile_schedule(schedule_conv2d_packed(knobs_of(BEST["C11"]), tensors[-1]), tensors)
+    program = compile_schedule(schedule_conv2d_packed(BEST["C11"], tensors[-1]), tensors)
     broken, left = without(program.body, number)
     assert left < 0, "there is no such token"
     device = Device()

@@ -7,11 +7,12 @@ import hashlib
 import numpy as np
 import pytest
 
-from tests.vta_sim.conv import BEST, LAYERS, Layer, Tiles
+from tests.vta_sim.conv import BEST, LAYERS, Layer, tiles_of
 from tests.vta_sim.packed import ConvProgram
 from vta_sim import Device
 from vta_sim.core.kinds import Opcode
 from vta_sim.sim import PYNQ, Launch
+from vta_sim.top import ConvKnobs
 
 # bytes of inputs, weights, micro-ops, outputs; products, ALU operations, instructions
 COUNTS = {
@@ -26,13 +27,13 @@ COUNTS = {
     "C10": (86528, 131072, 136, 25088, 25088, 4704, 126),
     "C11": (50176, 2359296, 2768, 25088, 451584, 4704, 222),
 }
-ONES = Tiles(1, 1, 1, 1, 1, 1)
+ONES = tiles_of(1, 1, 1, 1, 1, 1)
 OTHER_COUNTS = [
     ("C2", ONES, (7054336, 115605504, 20, 200704, 451584, 37632, 225803), 53.2),
     ("C8", ONES, (6553600, 115605504, 20, 50176, 451584, 9408, 169355), 50.9),
     ("C10", ONES, (401408, 6422528, 20, 25088, 25088, 4704, 84683), 9.24),
-    ("C11", Tiles(7, 7, 1, 1, 1, 1), (802816, 2359296, 124, 25088, 451584, 4704, 3275), None),
-    ("C2", Tiles(1, 56, 1, 4, 1, 1), (594944, 2064384, 64, 200704, 451584, 37632, 1019), None),
+    ("C11", tiles_of(7, 7, 1, 1, 1, 1), (802816, 2359296, 124, 25088, 451584, 4704, 3275), None),
+    ("C2", tiles_of(1, 56, 1, 4, 1, 1), (594944, 2064384, 64, 200704, 451584, 37632, 1019), None),
 ]
 # model ms, measured ms, iterations of GEMM instructions with resets
 TIMES = {
@@ -56,7 +57,7 @@ def counts(launch: Launch) -> tuple[int, ...]:
     return (*traffic, c.gemm_counter, c.alu_counter, len(launch.order))
 
 
-def launched(layer: Layer, tiles: Tiles) -> Launch:
+def launched(layer: Layer, tiles: ConvKnobs) -> Launch:
     """Counted, but not computed."""
     device = Device()
     device.moves_tensors = False
@@ -92,14 +93,16 @@ def test_model_error_over_the_ten_layers() -> None:
 
 
 # One tile of output channels: the published program clears rows by micro-ops, the compiler by a loop: 6 fewer
-FEWER_UOPS = {("C11", Tiles(7, 7, 1, 1, 1, 1)): 24}
+FEWER_UOPS = {("C11", tiles_of(7, 7, 1, 1, 1, 1)): 24}
 
 
 @pytest.mark.parametrize(
     ("name", "tiles", "expected", "megacycles"),
     [pytest.param(*row, marks=[pytest.mark.slow] if row[2][-1] > 80_000 else []) for row in OTHER_COUNTS],
 )
-def test_counts_at_other_tiles(name: str, tiles: Tiles, expected: tuple[int, ...], megacycles: float | None) -> None:
+def test_counts_at_other_tiles(
+    name: str, tiles: ConvKnobs, expected: tuple[int, ...], megacycles: float | None
+) -> None:
     launch = launched(LAYERS[name], tiles)
     uops = expected[2] - FEWER_UOPS.get((name, tiles), 0)
     assert counts(launch) == (*expected[:2], uops, *expected[3:])
@@ -110,24 +113,24 @@ def test_counts_at_other_tiles(name: str, tiles: Tiles, expected: tuple[int, ...
 @pytest.mark.parametrize(
     ("name", "tiles", "cycles"),
     [
-        ("C8", Tiles(14, 14, 1, 4, 1, 1), 703_868),
-        ("C2", Tiles(8, 56, 1, 2, 1, 1), 728_358),
-        ("C11", Tiles(7, 7, 1, 16, 1, 1), 1_185_161),
+        ("C8", tiles_of(14, 14, 1, 4, 1, 1), 703_868),
+        ("C2", tiles_of(8, 56, 1, 2, 1, 1), 728_358),
+        ("C11", tiles_of(7, 7, 1, 16, 1, 1), 1_185_161),
         ("C8", BEST["C8"], 492_928),
         ("C2", BEST["C2"], 566_753),
         ("C11", BEST["C11"], 736_904),
     ],
 )
-def test_virtual_threads_hide_latency(name: str, tiles: Tiles, cycles: int) -> None:
+def test_virtual_threads_hide_latency(name: str, tiles: ConvKnobs, cycles: int) -> None:
     assert round(launched(LAYERS[name], tiles).timing().cycles) == pytest.approx(cycles, abs=1)
 
 
 STREAMS = [
-    (Layer(7, 32, 64, 3, 1, 1), Tiles(7, 7, 1, 2, 2, 1), "3af513f8e89f"),
-    (Layer(10, 48, 64, 3, 1, 1), Tiles(5, 10, 1, 2, 2, 2), "e557c197b908"),
-    (Layer(11, 32, 64, 5, 2, 2), Tiles(6, 3, 1, 2, 2, 1), "c19612cb7964"),
-    (Layer(13, 32, 32, 1, 0, 2), Tiles(1, 7, 1, 2, 1, 1), "a97b67d2f992"),
-    (Layer(8, 32, 48, 3, 1, 1), Tiles(2, 8, 1, 3, 1, 4), "752842febe38"),
+    (Layer(7, 32, 64, 3, 1, 1), tiles_of(7, 7, 1, 2, 2, 1), "3af513f8e89f"),
+    (Layer(10, 48, 64, 3, 1, 1), tiles_of(5, 10, 1, 2, 2, 2), "e557c197b908"),
+    (Layer(11, 32, 64, 5, 2, 2), tiles_of(6, 3, 1, 2, 2, 1), "c19612cb7964"),
+    (Layer(13, 32, 32, 1, 0, 2), tiles_of(1, 7, 1, 2, 1, 1), "a97b67d2f992"),
+    (Layer(8, 32, 48, 3, 1, 1), tiles_of(2, 8, 1, 3, 1, 4), "752842febe38"),
     (LAYERS["C2"], BEST["C2"], "3f69cebabf69"),
     (LAYERS["C3"], BEST["C3"], "eab78456e891"),
     (LAYERS["C4"], BEST["C4"], "d4d53b250a5f"),
@@ -143,6 +146,6 @@ STREAMS = [
 
 
 @pytest.mark.parametrize(("layer", "tiles", "digest"), STREAMS)
-def test_instructions_stay(layer: Layer, tiles: Tiles, digest: str) -> None:
+def test_instructions_stay(layer: Layer, tiles: ConvKnobs, digest: str) -> None:
     words = launched(layer, tiles).columns.words
     assert hashlib.sha256(words.tobytes()).hexdigest()[:12] == digest

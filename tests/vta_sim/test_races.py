@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tests.vta_sim.conv import Layer, Tiles, buffer_of
+from tests.vta_sim.conv import Layer, buffer_of, tiles_of
 from tests.vta_sim.packed import ConvProgram
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, Device, MachineError
@@ -22,7 +22,7 @@ from vta_sim.sim import Dram
 from vta_sim.sim.naive import NaiveMachine
 from vta_sim.sim.tokens import Waits, order, waits
 
-SMALL = Layer(8, 32, 64, 3, 1, 1), Tiles(4, 8, 1, 2, 2, 1)
+SMALL = Layer(8, 32, 64, 3, 1, 1), tiles_of(4, 8, 1, 2, 2, 1)
 Access = tuple[Memory, int, bool]
 
 

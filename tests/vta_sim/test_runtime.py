@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.vta_sim.conv import Layer, Tiles
+from tests.vta_sim.conv import Layer, tiles_of
 from tests.vta_sim.packed import ConvProgram
 from vta_sim import CommandQueue, Device, QueueError
 from vta_sim.core.kinds import AluOp, Memory, Module
@@ -74,7 +74,7 @@ def listing(launch: Launch) -> list[str]:
 
 
 def test_published_listing() -> None:
-    program = ConvProgram(Device(), Layer(7, 32, 64, 3, 1, 1), Tiles(7, 7, 1, 2, 2, 1))
+    program = ConvProgram(Device(), Layer(7, 32, 64, 3, 1, 1), tiles_of(7, 7, 1, 2, 2, 1))
     expected = program.fill(np.random.default_rng(0))
     assert listing(program.run()) == GOLDEN.split("\n")[1:-1]
     np.testing.assert_array_equal(program.result(), expected)
@@ -246,7 +246,7 @@ def test_many_micro_ops_are_launched_in_parts() -> None:
 @pytest.mark.parametrize("limit", [512, 1024])
 def test_a_long_program_is_launched_in_parts(limit: int) -> None:
     device = Device()
-    program = ConvProgram(device, Layer(8, 32, 64, 3, 1, 1), Tiles(4, 8, 1, 2, 2, 1))
+    program = ConvProgram(device, Layer(8, 32, 64, 3, 1, 1), tiles_of(4, 8, 1, 2, 2, 1))
     expected = program.fill(np.random.default_rng(0))
     program.queue = CommandQueue(device, max_transfer=limit)
     launches = []

@@ -54,7 +54,8 @@ def test_spaces_and_best_configurations(name: str) -> None:
     ]  # fmt: skip
     config = task.config_space.get(index)
     t = BEST[name]
-    expected = [["sp", [-1, n]] for n in (1, t.h, t.w, t.ci, t.co)] + [["ot", t.oc_threads], ["ot", t.h_threads]]
+    expected = [["sp", [-1, n]] for n in (1, t.tile_h, t.tile_w, t.tile_ci, t.tile_co)]
+    expected += [["ot", t.oc_nthread], ["ot", t.h_nthread]]
     assert [choice.to_json() for _, choice in config.items()] == expected
     trials = backend("vta").templates  # type: ignore[attr-defined]
     costs = trials.run(task, trials.build(task, config), RunOptions())

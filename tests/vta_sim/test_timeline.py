@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.vta_sim.conv import Layer, Tiles
+from tests.vta_sim.conv import Layer, tiles_of
 from tests.vta_sim.packed import ConvProgram
 from vta_sim import Device
 from vta_sim.core.kinds import Module
@@ -16,7 +16,7 @@ from vta_sim.sim import Span, picture, spans, text
 
 @pytest.fixture(scope="module")
 def drawn() -> list[Span]:
-    launch = ConvProgram(Device(), Layer(7, 32, 64, 3, 1, 1), Tiles(7, 7, 1, 2, 2, 1)).run()
+    launch = ConvProgram(Device(), Layer(7, 32, 64, 3, 1, 1), tiles_of(7, 7, 1, 2, 2, 1)).run()
     return spans(launch.columns, launch.timing())
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tests.vta_sim.conv import Layer, Tiles, buffer_of
+from tests.vta_sim.conv import Layer, buffer_of, tiles_of
 from tests.vta_sim.packed import ConvProgram
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, DeadlockError, Device, MachineError
@@ -148,7 +148,7 @@ def test_orders_respect_modules_and_tokens(seed: int) -> None:
 
 
 def test_a_program_with_all_its_tokens_has_one_result() -> None:
-    layer, tiles = Layer(8, 32, 64, 3, 1, 1), Tiles(4, 8, 1, 2, 2, 1)
+    layer, tiles = Layer(8, 32, 64, 3, 1, 1), tiles_of(4, 8, 1, 2, 2, 1)
     for seed in range(6):
         program = ConvProgram(Device(), layer, tiles)
         expected = program.fill(np.random.default_rng(0))
@@ -158,7 +158,7 @@ def test_a_program_with_all_its_tokens_has_one_result() -> None:
 
 def test_a_lost_token_is_seen_by_a_random_order() -> None:
     """Without the tokens that guard the inputs, some order overwrites them too early."""
-    layer, tiles = Layer(8, 32, 64, 3, 1, 1), Tiles(4, 8, 1, 2, 2, 1)
+    layer, tiles = Layer(8, 32, 64, 3, 1, 1), tiles_of(4, 8, 1, 2, 2, 1)
     program = ConvProgram(Device(), layer, tiles)
     expected = program.fill(np.random.default_rng(0))
     launch = program.run()
