@@ -89,6 +89,7 @@ def _in_place(part: Part, nest: HostNest) -> Chain:
     readers = [p for p in parts if target in p.read]
     stored_only = all(p.store.buffer.scope == "global" for p in readers)
     options = chains(part.store.value, stored_only)
+    # an update of its own accumulators needs nobody's place
     own = [c for c in options if c.root.buffer is target and affine(c.root.index) == affine(part.store.index)]
     if own:
         return own[0]

@@ -52,6 +52,7 @@ def ordered(body: Sequence[Node]) -> OrderedLoop:
 
 def _loop(var: Var | None, extent: int, body: Sequence[Node]) -> OrderedLoop:
     nodes = [_loop(n.var, n.extent, n.body) if isinstance(n, Repeat) else n for n in _relayed(body)]
+    # the last joint is that of the back edge, where the end of the body meets its beginning
     joints = [_joint(a, b) for a, b in zip(nodes, nodes[1:] + nodes[:1], strict=True)]
     made = []
     for k, node in enumerate(nodes):

@@ -54,6 +54,7 @@ class Side:
     def clip(self, env: Mapping[Var, int]) -> tuple[int, int]:
         """`[first, last)`: the rows or columns that are inside."""
         first, last = 0, self.extent
+        # `step * index + rest >= 0` bounds the index from below by a ceiling, or from above by a floor
         for limit in self.limits:
             rest = limit.rest.at(env)
             if limit.step > 0:
@@ -86,6 +87,7 @@ class Transfer:
         top, bottom = self.rows.clip(env)
         left, right = self.columns.clip(env)
         if top == bottom or left == right or any(form.at(env) < 0 for form in self.inside):
+            # no instruction says "all padding": it loads no rows and frames them, at most MAX_PAD on a side
             above = min(self.rows.extent, MAX_PAD)
             return 0, (0, self.columns.extent), (above, self.rows.extent - above, 0, 0)
         first = self.offset.at(env) + top * self.rows.stride + left * self.columns.stride

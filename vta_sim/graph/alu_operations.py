@@ -60,6 +60,7 @@ def simplify(operations: Sequence[AluOperation], acc: Interval, extras: Sequence
     that nothing can exceed are dropped, as are lower limits that a later one hides.
     """
     out = list(operations)
+    # first let relus change places with rounding shifts, then drop what has no effect on numbers in reach
     for k in range(len(out) - 2):
         seen = reach(out[:k], acc, extras)
         if _relu_then_rounding(out[k : k + 3]) and seen is not None and seen[1] + (out[k + 1].imm or 0) <= HIGH:

@@ -123,6 +123,7 @@ class _Splitter:
 
     def _place(self, node: Expr) -> None:
         own = 1 if node in self.kernels else 0
+        # the next level of its own kind that is not before what it reads
         before = [self.level[c] for c in self._reads(node) if c in self.level]
         self.level[node] = max([own, *[k if k % 2 == own else k + 1 for k in before]])
 

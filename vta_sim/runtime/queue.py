@@ -133,6 +133,7 @@ class CommandQueue:
         begin = self._cache.find(key)
         if begin is None:
             size, elem = len(kernel.uops), self.device.config.elem_bytes(Memory.UOP)
+            # the log of a launch must fit its buffer; the next launch begins with an empty one
             if (self._cache.logged + size) * elem > self._limit:
                 self.synchronize()
             begin, start = self._cache.insert(key, kernel)

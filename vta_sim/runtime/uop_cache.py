@@ -42,6 +42,7 @@ class UopCache:
     def insert(self, key: Hashable, kernel: UopKernel) -> tuple[int, int]:
         """Make room for a kernel: where it will lie, and where its micro-ops begin in the log."""
         size = len(kernel.uops)
+        # a kernel is never cut in two: where the rest of the memory is too small for it, it goes to the beginning
         begin = self._end if self._end + size <= self._depth else 0
         self._end = begin + size
         self._place = {k: p for k, p in self._place.items() if p[1] <= begin or p[0] >= self._end}

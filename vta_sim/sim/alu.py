@@ -83,6 +83,7 @@ def alu_plan(config: Config, loops: InstructionLoops, op: AluOp, imm: int | None
 
 def _waves(dst: Ints, src: Ints) -> Ints:
     """The number of the wave of each iteration, int64 [n]."""
+    # the usual case: every register is written once, and read by nobody but its own iteration
     if len(np.unique(dst)) == len(dst) and not np.isin(src[src != dst], dst).any():
         return np.zeros(len(dst), np.int64)
     written: dict[int, int] = {}  # register -> wave of its last writer

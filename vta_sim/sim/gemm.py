@@ -79,6 +79,8 @@ def _products(dst: Ints, src: Ints, wgt: Ints) -> Iterator[Product]:
 
 def _same_length(dst: Ints, src: Ints, wgt: Ints) -> Iterator[Product]:
     """Products of accumulators dst [d] that gather k pairs each: src [d, k], wgt [d, k]."""
+    # Rows of a product share their weights and columns their inputs: accumulators are grouped by weights first, and
+    # groups that read the same inputs in the same order are joined.
     by_weights: dict[bytes, list[int]] = {}
     for d, row in enumerate(wgt):
         by_weights.setdefault(row.tobytes(), []).append(d)
@@ -98,6 +100,7 @@ def _multiply(sram: Sram, p: Product) -> None:
     left, right = sram.inp[p.src], sram.wgt[p.wgt]
     rows = (left if batch == 1 else left.transpose(0, 2, 1, 3)).reshape(m * batch, terms)
     cols = right.transpose(0, 2, 1, 3).reshape(n * block_out, terms)
+    # float64 only where a sum of this many products may need more than the 24 bits of float32
     if terms > _FLOAT32_TERMS:
         sums = (rows.astype(np.float64) @ cols.T.astype(np.float64)).astype(np.int64).astype(np.int32)
     else:

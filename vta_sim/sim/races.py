@@ -108,6 +108,7 @@ def _clocks(c: Columns, needs: Waits, order: Sequence[int], number: Ints) -> lis
     last = [-1] * (max(Module) + 1)
     for i in order:
         m = module[i]
+        # what is complete when the instruction starts: its predecessors, and all that was when they started
         clock = [0] * (max(Module) + 1)
         for p in (last[m], *before[i]):
             if p >= 0:

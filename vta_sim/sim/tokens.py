@@ -55,6 +55,7 @@ def waits(c: Columns, tokens: Mapping[Queue, int] | None = None) -> Waits:
     left = {}
     for source, target in QUEUES:
         forward = source < target
+        # tokens from the launch before are taken first; then the k-th pop takes that of the k-th push
         push, pop = (Deps.PUSH_NEXT, Deps.POP_PREV) if forward else (Deps.PUSH_PREV, Deps.POP_NEXT)
         givers = np.flatnonzero((c.module == source) & ((c.flags & push) != 0))
         takers = np.flatnonzero((c.module == target) & ((c.flags & pop) != 0))

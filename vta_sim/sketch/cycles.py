@@ -96,10 +96,12 @@ class _Player:
             self._iteration.update(dict.fromkeys(keys, iteration))
             start = self._state()
             self._body(loop)
+            # lanes whose loop is over keep their state, so loops of all lengths are played together
             goes_on = iteration < extent
             if not goes_on.all():
                 self._restore([np.where(goes_on, b, a) for a, b in zip(start, self._state(), strict=True)])
             before = start
+        # the last two states differ by what each iteration takes from here on
         more = np.maximum(extent - PLAYED, 0)
         if more.any():
             self._restore([b + (b - a) * more for a, b in zip(before, self._state(), strict=True)])

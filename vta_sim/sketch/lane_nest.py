@@ -121,6 +121,7 @@ def _from(
     clear = [Piece(Kind.CLEAR, k, tuple([it for it in loops[p:] if it.kind != REDUCE]), path)] if p == first else []
     if not any(state.attached_to(k, it.uid) for it in loops[p:]) and not (p < first):
         return [*clear, Piece(kind_of(state, k), k, tuple(loops[p:]), path)]
+    # what is computed at a loop stands in its body before the loops inside it, in the order of stages
     inside = (*path, (k, loops[p].uid))
     children = [child for _, child in _attached(state, k, loops[p].uid)]
     body = [node for child in children for node in _nest(state, child, inside)]

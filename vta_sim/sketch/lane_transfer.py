@@ -71,6 +71,7 @@ def lane_transfer(bounds: Bounds, piece: Piece) -> LaneTransfer:
         for d, (share, any_of_it) in inside.items():
             elements, some = elements * share, some * any_of_it
             gaps = gaps * (any_of_it if d == last else share)
+        # rows as long as those of the tensor continue each other in DRAM: the tile is one run, if there is any of it
         whole = inside.get(last, (1.0, 1.0))[0] * regions[last].extent == shape[last]
         gaps = np.where(whole, some, gaps)
     return LaneTransfer(memory, sides.instructions, elements, gaps, fits)

@@ -90,6 +90,7 @@ def _candidates(sketch: State, opened: Mapping[int, Split], config: Config) -> M
         rows = np.concatenate([rows[left], values[right]], axis=1)
         threads = threads[left] * (values[right, 0] if values.shape[1] > 1 else 1)
         sums = sums[left] * (values[right, -1] if output else 1)
+        # cut after each split: all combinations would be too many to lay out
         kept = (threads <= MOST_THREADS) & (threads * sums <= config.depth(Memory.ACC))
         rows, threads, sums = rows[kept], threads[kept], sums[kept]
     return rows
