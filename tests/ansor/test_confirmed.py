@@ -18,7 +18,7 @@ from ansor.records.confirmed import SettledReader, confirm_line, read_turns
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.records.notes import CONFIRM
 from tests.ansor.default_programs import default_of
-from tests.ansor.fake_measure import ReadyBuilder
+from tests.ansor.fake_measure import InTurns, tune
 
 CLOCK = itertools.count(1_700_000_000)
 States = Callable[..., list[Any]]
@@ -178,39 +178,26 @@ def test_a_baseline_is_believed_as_a_record_is(which: Baseline, race: Race) -> N
     assert len(list(ansor.load_records(race.log))) == 3
 
 
-class InTurns:
+class Rising(InTurns):
     """Measures the k-th candidate as k ms, baselines as a second; in turns the last program is the fastest."""
 
-    def __init__(self) -> None:
-        self.ran = 0
-        self.compared: list[int] = []
+    searched = 0
 
-    def run(self, inp: Any, built: Any) -> ansor.MeasureResult:
+    def seconds(self, inp: Any) -> float:
         if not inp.steps or inp.steps == default_of(inp.task).steps:
-            return result(1.0)
-        self.ran += 1
-        return result(self.ran * 1e-3)
+            return 1.0
+        self.searched += 1
+        return self.searched * 1e-3
 
-    def compare(self, inputs: Sequence[Any], builds: Sequence[Any]) -> list[list[float]]:
-        self.compared.append(len(inputs))
-        return [[5e-3 - k * 1e-3] * 3 for k, _ in enumerate(inputs)]
-
-    def close(self) -> None:
-        pass
+    def in_turns(self, k: int, inp: Any) -> float:
+        return 5e-3 - k * 1e-3
 
 
 def test_a_search_on_the_processor_ends_with_its_best_few_in_turns_and_logs_them(
     matmul_task: ansor.SearchTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log, runner = tmp_path / "log.json", InTurns()
-
-    def tune() -> None:
-        policy = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0)
-        recorder = ansor.RecordToFile(log)
-        options = ansor.TuningOptions(8, builder=ReadyBuilder(), runner=runner, measure_callbacks=[recorder])
-        matmul_task.tune(options, search_policy=policy)
-
-    tune()
+    log, runner = tmp_path / "log.json", Rising()
+    tune(matmul_task, log, runner)
     out = capsys.readouterr().out
     assert "timed again in turns: best 1 ms (1 ms to 1 ms in 3 figures), of 5 programs" in out
     assert ", best 1 ms" in out.splitlines()[-1]
@@ -218,8 +205,8 @@ def test_a_search_on_the_processor_ends_with_its_best_few_in_turns_and_logs_them
     fifth = list(ansor.load_records(log))[4]
     assert inp is not None and res is not None and res.cost == 1e-3 and inp.steps == fifth[0].steps
 
-    tune()
-    assert runner.compared == [5, 5]
+    tune(matmul_task, log, runner)
+    assert [len(inputs) for inputs in runner.compared] == [5, 5]
     reader = SettledReader(log)
     again, _ = min(reader, key=lambda pair: pair[1].cost)
     assert len(list(ansor.load_records(log))) == 16 and len(reader.confirmations) == 1
@@ -228,29 +215,23 @@ def test_a_search_on_the_processor_ends_with_its_best_few_in_turns_and_logs_them
     assert again.steps == turns[0][0].steps
 
 
-class SlowInTurns(InTurns):
+class SlowInTurns(Rising):
     """On a machine that is `times` as slow as before when the best few are timed in turns."""
 
-    def __init__(self, times: float) -> None:
-        super().__init__()
-        self.times = times
+    times = 1.0
 
-    def compare(self, inputs: Sequence[Any], builds: Sequence[Any]) -> list[list[float]]:
-        return [[self.times * 1e-3 * (k + 1)] * 3 for k, _ in enumerate(inputs)]
+    def in_turns(self, k: int, inp: Any) -> float:
+        return self.times * 1e-3 * (k + 1)
 
 
 @pytest.mark.parametrize("times", [1.0, 7.0])
 def test_a_run_that_goes_on_shows_the_best_of_its_log_and_says_where_it_was_faster_then(
     times: float, matmul_task: ansor.SearchTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log, runner = tmp_path / "log.json", SlowInTurns(1.0)
+    log, runner = tmp_path / "log.json", SlowInTurns()
     for _ in range(2):
         capsys.readouterr()
-        policy = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0)
-        options = ansor.TuningOptions(
-            8, builder=ReadyBuilder(), runner=runner, measure_callbacks=[ansor.RecordToFile(log)]
-        )
-        matmul_task.tune(options, search_policy=policy)
+        tune(matmul_task, log, runner)
         runner.times = times
     lines = capsys.readouterr().out.splitlines()
     assert f"[0] best of {log} so far: 1 ms" in lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -16,7 +15,7 @@ from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.scheduler.policies import make_search_policies
 from ansor.scheduler.rounds import Round, Rounds
-from tests.ansor.fake_measure import fake_measurer
+from tests.ansor.fake_measure import LateBuilder, fake_measurer
 from tests.workloads import matmul
 
 SMALL = {"evolutionary_search_population": 24, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}
@@ -135,18 +134,6 @@ def test_when_the_time_is_up_only_first_rounds_measure_a_program() -> None:
     assert [policy.asked for policy in policies] == [[3], [3]]
 
 
-class Late(NoBuilder):
-    """Builds end late, and in an order of their own."""
-
-    def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
-
-    def submit(self, inp: ansor.MeasureInput) -> Future[BuildResult]:
-        done: Future[BuildResult] = Future()
-        threading.Timer(self.chance.uniform(0, 0.1), done.set_result, [super().submit(inp).result()]).start()
-        return done
-
-
 class Heard:
     """The programs of each task that were measured."""
 
@@ -198,4 +185,4 @@ def test_a_program_that_takes_long_to_build_holds_no_builder_back() -> None:
 
 @pytest.mark.long
 def test_a_seed_decides_the_search_however_long_builds_take() -> None:
-    assert tune(Late(1), 0) == tune(Late(2), 2)
+    assert tune(LateBuilder(1), 0) == tune(LateBuilder(2), 2)

@@ -17,35 +17,28 @@ from ansor.records.best import history
 from ansor.scheduler.restore import restore, settled
 from ansor.sketch.plain import untuned_state
 from tests.ansor.default_programs import default_of
-from tests.ansor.fake_measure import ReadyBuilder
+from tests.ansor.fake_measure import InTurns, ReadyBuilder
 from tests.workloads import matmul
 
 UNTUNED = DEFAULT = 50e-3
 
 
-class Lucky:
+class Lucky(InTurns):
     """Single figures are 1 to 2 ms by chance, in turns every program takes 3 ms and a bit; baselines take longer."""
 
     def __init__(self, untuned: float = UNTUNED, default: float = DEFAULT) -> None:
+        super().__init__()
         self.untuned, self.default, self.luck = untuned, default, 1.0
         self.rng = np.random.default_rng(0)
-        self.ran: list[ansor.MeasureInput] = []
-        self.compared: list[list[ansor.MeasureInput]] = []
 
     def _known(self, inp: ansor.MeasureInput) -> float | None:
         return self.untuned if is_untuned(inp) else self.default if is_default(inp) else None
 
-    def run(self, inp: ansor.MeasureInput, built: Any) -> ansor.MeasureResult:
-        self.ran.append(inp)
-        seconds = self._known(inp) or self.luck * self.rng.uniform(1e-3, 2e-3)
-        return ansor.MeasureResult((float(seconds),), 0, "", 0.1, 1_700_000_000)
+    def seconds(self, inp: ansor.MeasureInput) -> float:
+        return self._known(inp) or self.luck * self.rng.uniform(1e-3, 2e-3)
 
-    def compare(self, inputs: Sequence[ansor.MeasureInput], builds: Sequence[Any]) -> list[list[float]]:
-        self.compared.append(list(inputs))
-        return [[self._known(inp) or 3e-3 + k * 1e-5] * 3 for k, inp in enumerate(inputs)]
-
-    def close(self) -> None:
-        pass
+    def in_turns(self, k: int, inp: ansor.MeasureInput) -> float:
+        return self._known(inp) or 3e-3 + k * 1e-5
 
 
 def is_untuned(inp: ansor.MeasureInput) -> bool:

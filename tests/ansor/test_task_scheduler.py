@@ -1,7 +1,6 @@
 """The task scheduler as a whole, with policies and runners that need no compiler."""
 
 import math
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import ansor
 from ansor.scheduler.report import Summary, curve_text
 from ansor.scheduler.restore import restore
 from tests.ansor.fake_clock import FakeClock
+from tests.ansor.fake_measure import ReadyBuilder
 
 FLAT = {
     "sample_init_min_population": 1, "evolutionary_search_population": 64, "evolutionary_search_num_iters": 1,
@@ -41,18 +41,6 @@ class FakePolicy:
         self.asked.append(num_measure)
         part, self.costs = self.costs[:num_measure], self.costs[num_measure:]
         return [ansor.MeasureInput(self.task) for _ in part], [result_of(c) for c in part]
-
-
-class FakeBuilder:
-    n_parallel = 2
-
-    def submit(self, inp):
-        done = Future()
-        done.set_result(ansor.BuildResult("", (), 0, "", 0.0))
-        return done
-
-    def close(self):
-        pass
 
 
 class FakeRunner:
@@ -90,7 +78,7 @@ class Diary(ansor.TaskSchedulerCallback):
 def options(trials, per_round=2, log=None, runner=None, **more):
     callbacks = [] if log is None else [ansor.RecordToFile(log)]
     return ansor.TuningOptions(
-        trials, num_measures_per_round=per_round, builder=FakeBuilder(), runner=runner or FakeRunner(),
+        trials, num_measures_per_round=per_round, builder=ReadyBuilder(), runner=runner or FakeRunner(),
         measure_callbacks=callbacks, **{"verbose": 0, **more},
     )  # fmt: skip
 

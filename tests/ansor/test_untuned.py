@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,47 +20,29 @@ from ansor.records.baselines import baselines_of
 from ansor.records.notes import DEFAULT, UNTUNED
 from ansor.sketch.plain import untuned_state
 from tests.ansor.default_programs import default_of
-from tests.ansor.fake_measure import ReadyBuilder
+from tests.ansor.fake_measure import InTurns, tune
 from tests.workloads import matmul
 
 
-class Paired:
+class Paired(InTurns):
     """The untuned program and the default schedule take so many seconds, in turns too, every other one 2 ms."""
 
     def __init__(self, untuned: float, default: float = 60e-3) -> None:
+        super().__init__()
         self.untuned, self.default = untuned, default
-        self.ran: list[ansor.MeasureInput] = []
-        self.compared: list[int] = []
 
-    def _seconds(self, inp: ansor.MeasureInput) -> float:
-        seconds = {untuned_state(inp.task).steps: self.untuned, default_of(inp.task).steps: self.default}
-        return seconds.get(inp.steps, 2e-3)
+    def seconds(self, inp: ansor.MeasureInput) -> float:
+        known = {untuned_state(inp.task).steps: self.untuned, default_of(inp.task).steps: self.default}
+        return known.get(inp.steps, 2e-3)
 
-    def run(self, inp: ansor.MeasureInput, built: Any) -> ansor.MeasureResult:
-        self.ran.append(inp)
-        return ansor.MeasureResult((self._seconds(inp),), 0, "", 0.1, 1_700_000_000)
-
-    def compare(self, inputs: Sequence[ansor.MeasureInput], builds: Sequence[Any]) -> list[list[float]]:
-        self.compared.append(len(inputs))
-        return [[self._seconds(inp)] for inp in inputs]
-
-    def close(self) -> None:
-        pass
+    def in_turns(self, k: int, inp: ansor.MeasureInput) -> float:
+        return self.seconds(inp)
 
 
 def default_steps(task: ansor.SearchTask) -> tuple[Any, ...]:
     state = default_state(task)
     assert state is not None
     return state.steps
-
-
-def tune(task: ansor.SearchTask, log: Path, runner: Any, trials: int = 8, resume: bool = True) -> None:
-    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0)
-    recorder = ansor.RecordToFile(log)
-    options = ansor.TuningOptions(
-        trials, builder=ReadyBuilder(), runner=runner, measure_callbacks=[recorder], resume=resume
-    )
-    task.tune(options, search_policy=policy)
 
 
 @pytest.fixture
@@ -88,7 +69,7 @@ def test_they_come_first_are_no_trials_and_are_not_measured_again(
         said = capsys.readouterr().out
         assert f"[0] default schedule: 60 ms, as {log} says\n[0] untuned: 50 ms, as {log} says\n" in said
     assert sum(inp.steps in first for inp in runner.ran) == 2
-    assert runner.compared == [5, 5, 5]
+    assert [len(inputs) for inputs in runner.compared] == [5, 5, 5]
 
 
 def test_a_gpu_runs_it_with_a_thread_for_each_element() -> None:
@@ -122,7 +103,7 @@ def test_a_default_schedule_that_is_the_untuned_program_is_not_measured(
     task, runner = ansor.SearchTask(matmul, (16, 12, 20), target="cuda"), Paired(50e-3)
     monkeypatch.setattr(default_schedule, "default_states", lambda task: iter([untuned_state(task)]))
     assert default_state(task) is None
-    monkeypatch.setattr(Paired, "_seconds", lambda self, inp: 2e-3)
+    monkeypatch.setattr(Paired, "seconds", lambda self, inp: 2e-3)
     tune(task, log, runner)
     assert len(runner.ran) == 9 and list(baselines_of(log, task)) == [Baseline.UNTUNED]
 
@@ -164,8 +145,8 @@ def test_slower_than_untuned_is_said_and_the_untuned_program_is_the_best(
     assert capsys.readouterr().out == "matmul(13, 11, 7) for c: 1 ms  0.0 GFLOP/s  (untuned)\n"
     assert main(["log", str(log)]) == 0
     out = capsys.readouterr().out
-    assert "  untuned: 1 ms\n" in out and "in turns: 1 ms (1 ms to 1 ms in 1 figure)" in out
-    assert runner.compared == [5 + 1]
+    assert "  untuned: 1 ms\n" in out and "in turns: 1 ms (1 ms to 1 ms in 3 figures)" in out
+    assert [len(inputs) for inputs in runner.compared] == [5 + 1]
 
 
 @pytest.mark.parametrize(("untuned", "near"), [(50e-3, 1), (1.5e-3, 2)])
@@ -179,13 +160,13 @@ def test_slower_than_the_default_schedule_is_said_and_that_is_the_best(
     out = capsys.readouterr().out
     assert f"{text}\n" in out and "the untuned one" not in out
     assert matmul_task.best_state(log).steps == default_steps(matmul_task)
-    assert runner.compared == [5 + near]
+    assert [len(inputs) for inputs in runner.compared] == [5 + near]
     assert main(["best", str(log)]) == 0
     assert capsys.readouterr().out == "matmul(13, 11, 7) for c: 1 ms  0.0 GFLOP/s  (default schedule)\n"
     assert main(["log", str(log)]) == 0
     out = capsys.readouterr().out
     took = "  best, export and apply_best take: 1 ms in turns, the default schedule\n"
-    assert f"in 1 figure), the default schedule\n{took}  untuned: {1e3 * untuned:g} ms\n" in out
+    assert f"in 3 figures), the default schedule\n{took}  untuned: {1e3 * untuned:g} ms\n" in out
     assert "\n  default schedule: 1 ms\n" in out
 
 
