@@ -8,6 +8,7 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.cli.main import main
 
 # a background job is started with Ctrl-C ignored, and its children inherit that
 HEED_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -30,6 +31,20 @@ def matmul_task():
     return ansor.SearchTask(
         "matmul", (13, 11, 7), target="c", hardware_params=ansor.HardwareParams(num_cores=2, vector_unit_bytes=32)
     )
+
+
+@pytest.fixture
+def refused(capsys):
+    """`refused(words, text, *codes)`: the command ends with one of the codes, or 2, and says why in one sentence."""
+
+    def refuse(words, text, *codes):
+        capsys.readouterr()
+        assert main([*words]) in (codes or (2,))
+        err = capsys.readouterr().err
+        assert text in err and err.startswith("ansor: ") and err.count("\n") == 1, err
+        return err
+
+    return refuse
 
 
 @pytest.fixture

@@ -59,29 +59,21 @@ def test_no_valid_program_is_exit_code_1(here, faults, capsys):
     [
         (["tune", "matmul", "--shape", "13,11"], 2, "--shape: 3 numbers are needed (N,M,K), got 2"),
         (["tune", "matmul", "--shape", "13,a,7"], 2, "numbers separated by commas are needed"),
-        (
-            ["tune", "matmul", "--shape=-3,5,5"],
-            2,
-            "whole numbers separated by commas are needed, none below 0, got '-3,",
-        ),
+        (["tune", "matmul", "--shape=-3,5,5"], 2, "none below 0, got '-3,"),
         (["tune", "matmul", "--shape", "N=5,N=6"], 2, "--shape: N is given twice, got 'N=5,N=6'"),
         (["tune", "matmul", "--shape", "999999999,999999999,99999"], 2, "of this machine's memory"),
         (["tune", "matmul", "--shape", "13,\u00b2,7"], 2, "numbers separated by commas are needed"),
         (["tune", "matmul", "--seed", "-1"], 2, "--seed: the seed must be an integer of at least 0, got seed=-1"),
-        (["tune", "matmul", "--time-limit", "nan"], 2, "time_limit must be a positive number of seconds"),
         (["tune", "matmul", "--shape", "13,0,7"], 2, "every dimension must be a positive integer"),
         (["tune", "matmul", "--target", "abacus"], 2, "target 'abacus': unknown"),
-        (["tune", "matmul", "--trials", "-1"], 2, "--trials: a number of at least 0 is needed, got -1"),
         (["tune", "matmul", "--log", "/dev/full/x"], 3, "cannot be written"),
         (["best", "nothing.json"], 3, "nothing.json: cannot be read: No such file"),
         (["best", "garbage.json"], 1, "garbage.json: holds no valid record"),
     ],
 )
-def test_errors_are_one_sentence(here, capsys, command, code, text):
+def test_errors_are_one_sentence(here, refused, command, code, text):
     (here / "garbage.json").write_text("garbage\n")
-    assert main(command) == code
-    err = capsys.readouterr().err
-    assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
+    refused(command, text, code)
 
 
 def test_a_disk_that_fills_up_during_the_search_stops_it(here, faults, capsys):
@@ -90,16 +82,15 @@ def test_a_disk_that_fills_up_during_the_search_stops_it(here, faults, capsys):
     assert capsys.readouterr().err == "ansor: /dev/full: cannot be written: No space left on device\n"
 
 
-def test_cuda_without_a_gpu_is_one_sentence(here, capsys):
+def test_cuda_without_a_gpu_is_one_sentence(here, refused):
     try:
         ansor.nd.empty((3,), device=ansor.gpu())
     except te.TeError as error:
         assert "target 'cuda' needs" in str(error) and "use target 'c'" in str(error) and "\n" not in str(error)
     else:
         pytest.skip("there is a GPU")
-    assert main(["tune", "matmul", "--shape", "8,8,8", "--target", "cuda", "--trials", "1"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("ansor: ") and "target 'cuda' needs" in err and err.count("\n") == 1
+    words = ["tune", "matmul", "--shape", "8,8,8", "--target", "cuda", "--trials", "1"]
+    err = refused(words, "target 'cuda' needs")
     assert "by estimates" in err and "in an emulator" in err
 
 

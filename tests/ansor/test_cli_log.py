@@ -180,15 +180,13 @@ def test_the_best_of_one_workload(name: str, write: Any, capsys: Any) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, capsys: Any, caplog: Any) -> None:
+def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, refused: Any, caplog: Any) -> None:
     Path("empty.json").write_text("")
     Path("garbage.json").write_text("garbage\n")
     write("failed.json", "matmul", (8, 8, 8), [-7])
     write("good.json", "matmul", (8, 8, 8), [1e-3])
     write("other.json", "norm", (1, 4, 4), [1e-3])
-    assert main(command) == 1
-    err = capsys.readouterr().err
-    assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
+    refused(command, text, 1)
     told = [r.message.partition("; ")[0] for r in caplog.records]
     assert told == ["garbage.json: 1 unreadable line was skipped"] * ("garbage.json" in command), "why is said once"
     assert not list(Path.cwd().glob("*.best.json"))

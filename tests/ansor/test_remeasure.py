@@ -91,12 +91,8 @@ def test_figures_far_apart_are_said_to_be(
     (["--workload", "conv"], 1, "has no workload 'conv'; its workloads are matmul"),
     (["--devices", "?"], 2, "--devices: all, or numbers separated by commas are needed"),
 ])  # fmt: skip
-def test_what_is_refused(
-    log: Path, words: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["remeasure", str(log), *words]) == code
-    err = capsys.readouterr().err
-    assert sentence in err and err.count("\n") == 1
+def test_what_is_refused(log: Path, words: list[str], code: int, sentence: str, refused: Any) -> None:
+    refused(["remeasure", str(log), *words], sentence, code)
 
 
 def test_logs_that_cannot_be_used(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -145,16 +144,6 @@ def test_a_search_goes_on_where_nothing_can_be_kept(store: Path, caplog: pytest.
 
 def test_a_device_that_is_not_there_has_no_records() -> None:
     assert best_stored(task_of(5).compute_dag, ansor.Target("cuda"), PLAIN) is None
-
-
-def test_writers_side_by_side_lose_no_line(store: Path) -> None:
-    task = task_of(5)
-    place = place_of(task.compute_dag, task.target, PLAIN)
-    record = ansor.MeasureInput(task, states(task)[1]), ansor.MeasureResult((1e-3,), 0, "", 0.0, 0)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: keep(task.compute_dag, "product", place, [record]), range(40)))
-    (file,) = store.rglob("*.json")
-    assert len(list(ansor.load_records(file))) == 40
 
 
 def test_networks_ask_it_where_no_log_answers() -> None:

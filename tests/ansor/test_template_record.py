@@ -18,7 +18,6 @@ from ansor.autotvm.record import decode, encode, load_from_file, pick_best, save
 from te_lite.errors import RecordError
 from tests.amount import examples
 from tests.conformance.tuner import LAYERS, conv_task
-from tests.nonempty import nonempty
 
 # the format of a published record of an accelerator's convolution
 LINE = json.dumps({
@@ -81,20 +80,6 @@ def test_best_of_each_workload(tmp_path: Path) -> None:
         pair(0, 0, 1)[0].workload: 3, pair(1, 0, 1)[0].workload: 8, pair(2, 0, 1)[0].workload: 6,
     }  # fmt: skip
     assert pick_best(log, log) == 2 and len(log.read_text().splitlines()) == 2
-
-
-def test_torn_at_every_byte(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever is left of the last line, the lines before it are read, and a new one can be appended."""
-    lines = [encode(*pair(0, k, 1.0 + k)) for k in range(2)]
-    whole = "".join(line + "\n" for line in lines).encode()
-    caplog.set_level(logging.CRITICAL, "autotvm")
-    for cut in nonempty(range(len(lines[0]) + 1, len(whole), 7)):
-        log = tmp_path / f"log{cut}"
-        log.write_bytes(whole[:cut])
-        assert [i.config.index for i, _ in load_from_file(log)] == ([0, 1] if cut == len(whole) - 1 else [0])
-        save(log, *map(list, zip(pair(0, 9, 2.0), strict=True)))
-        assert [i.config.index for i, _ in load_from_file(log)][-1] == 9
-        assert all(json.loads(line) for line in nonempty(log.read_text().splitlines()))
 
 
 def test_bad_lines_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
