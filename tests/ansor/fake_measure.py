@@ -57,6 +57,17 @@ class CostRunner:
         pass
 
 
+class Heard:
+    """The programs of each task that were measured, in order, with what its policy thought of them."""
+
+    def __init__(self):
+        self.found = {}
+
+    def callback(self, policy, inputs, results):
+        for inp in inputs:
+            self.found.setdefault(inp.task.workload_key, []).append((policy.seed, inp.steps, inp.prediction))
+
+
 class InTurns:
     """A runner that knows what programs take: `seconds(inp)` alone, `in_turns(k, inp)` three times in turns."""
 

@@ -19,25 +19,15 @@ from tests.ansor.fake_clock import FakeClock
 from tests.ansor.fake_measure import ReadyBuilder
 
 
-class HandBuilder:
+class HandBuilder(ReadyBuilder):
     """Builds are done when the test says so."""
 
-    n_parallel = 2
-
-    def __init__(self):
-        self.builds = []
-        self.closed = 0
-
     def submit(self, inp):
-        future: Future[BuildResult] = Future()
-        self.builds.append(future)
-        return future
+        self.builds.append(Future())
+        return self.builds[-1]
 
     def finish(self, k):
         self.builds[k].set_result(BuildResult(f"program {k}", (), 0, "", 0.0))
-
-    def close(self):
-        self.closed += 1
 
 
 class NumberRunner:

@@ -21,6 +21,7 @@ from ansor.offline.analytical import AnalyticalRunner
 from ansor.scheduler import policy_processes
 from ansor.scheduler.policies import make_search_policies
 from ansor.scheduler.policy_processes import PolicyFailed, chosen_processes, in_processes
+from tests.ansor.fake_measure import Heard
 from tests.workloads import matmul
 
 SMALL = {"evolutionary_search_population": 24, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}
@@ -42,17 +43,6 @@ class Comparing(AnalyticalRunner):
 
     def compare(self, inputs: Sequence[ansor.MeasureInput], builds: Sequence[Any]) -> list[list[float]]:
         return [[1e-3 * len(inp.steps)] * 3 for inp in inputs]
-
-
-class Heard:
-    """What was measured of each task, in order, with what its policy thought of it."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, list[Any]] = {}
-
-    def callback(self, policy: Any, inputs: Sequence[ansor.MeasureInput], results: Sequence[Any]) -> None:
-        for inp in inputs:
-            self.found.setdefault(inp.task.workload_key, []).append((policy.seed, inp.steps, inp.prediction))
 
 
 def tune(

@@ -15,7 +15,7 @@ from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.scheduler.policies import make_search_policies
 from ansor.scheduler.rounds import Round, Rounds
-from tests.ansor.fake_measure import LateBuilder, fake_measurer
+from tests.ansor.fake_measure import Heard, LateBuilder, fake_measurer
 from tests.workloads import matmul
 
 SMALL = {"evolutionary_search_population": 24, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}
@@ -134,17 +134,6 @@ def test_when_the_time_is_up_only_first_rounds_measure_a_program() -> None:
     assert [policy.asked for policy in policies] == [[3], [3]]
 
 
-class Heard:
-    """The programs of each task that were measured."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, list[Any]] = {}
-
-    def callback(self, policy: Any, inputs: Sequence[ansor.MeasureInput], results: Sequence[Any]) -> None:
-        for inp in inputs:
-            self.found.setdefault(inp.task.workload_key, []).append(inp.steps)
-
-
 class Preparing(AnalyticalRunner):
     """Writes down what was prepared, and that it was before the first program of its task came."""
 
@@ -167,7 +156,7 @@ def tune(builder: NoBuilder, processes: int, runner: AnalyticalRunner | None = N
     scheduler = ansor.TaskScheduler(tasks_of(12), callbacks=[], seed=4)
     options = ansor.TuningOptions(36, None, 2, 0, builder, runner, [heard])
     scheduler.tune(options, search_policy_params=SMALL, policy_processes=processes)
-    return {key: set(steps) for key, steps in heard.found.items()}
+    return {key: {steps for _, steps, _ in found} for key, found in heard.found.items()}
 
 
 @pytest.mark.slow
