@@ -17,16 +17,6 @@ def relu6(data: Expr) -> Expr:
     return clip(data, 0.0, 6.0)
 
 
-def hard_sigmoid(data: Expr) -> Expr:
-    """`relu6(x + 3) / 6`."""
-    return multiply(relu6(add(data, const(3.0, data.dtype))), const(1 / 6, data.dtype))
-
-
-def hard_swish(data: Expr) -> Expr:
-    """`x * hard_sigmoid(x)`."""
-    return multiply(data, hard_sigmoid(data))
-
-
 def silu(data: Expr) -> Expr:
     """`x * sigmoid(x)`."""
     return multiply(data, sigmoid(data))

@@ -12,11 +12,9 @@ from te_lite.expr.spelling import did_you_mean
 from ..ir.errors import GraphError
 from . import (
     bert,
-    convnext,
     dcgan,
     densenet,
     dqn,
-    efficientnet,
     gpt2,
     inception_v3,
     llama,
@@ -24,15 +22,11 @@ from . import (
     mlp,
     mobilenet,
     mobilenet_v2,
-    mobilenet_v3,
     resnet,
     resnet_3d,
     squeezenet,
-    swin,
-    t5,
     vgg,
     vit,
-    whisper,
 )
 from .init import Workload
 
@@ -64,13 +58,8 @@ NETWORKS: Mapping[str, Entry] = {
     **_depths("resnet3d", resnet_3d.get_workload, "num_layers", _RESNETS, (16, 112, 112, 3)),
     "mobilenet": Entry(mobilenet.get_workload, image=_PICTURE),
     "mobilenet_v2": Entry(mobilenet_v2.get_workload, image=_PICTURE),
-    "mobilenet_v3_large": Entry(mobilenet_v3.get_workload, {"size": "large"}, _PICTURE),
-    "mobilenet_v3_small": Entry(mobilenet_v3.get_workload, {"size": "small"}, _PICTURE),
-    "efficientnet_b0": Entry(efficientnet.get_workload, image=_PICTURE),
-    "convnext_tiny": Entry(convnext.get_workload, image=_PICTURE),
     "vit_b_16": Entry(vit.get_workload, image=_PICTURE),
     "deit_tiny": Entry(vit.get_workload, {"hidden": 192, "num_heads": 3}, _PICTURE),
-    "swin_t": Entry(swin.get_workload, image=_PICTURE),
     "squeezenet_v1.0": Entry(squeezenet.get_workload, {"version": "1.0"}, _PICTURE),
     "squeezenet_v1.1": Entry(squeezenet.get_workload, {"version": "1.1"}, _PICTURE),
     "inception_v3": Entry(inception_v3.get_workload, image=(299, 299, 3)),
@@ -83,8 +72,6 @@ NETWORKS: Mapping[str, Entry] = {
     "bert-base": Entry(bert.get_workload, has_layout=False),
     "gpt2": Entry(gpt2.get_workload, has_layout=False),
     "llama-135m": Entry(llama.get_workload, has_layout=False),
-    "t5-small-encoder": Entry(t5.get_workload, has_layout=False),
-    "whisper-tiny-encoder": Entry(whisper.get_workload, has_layout=False),
 }
 
 
@@ -104,7 +91,7 @@ def get_workload(
     """The network `name` (a key of `NETWORKS`) as a module, and its parameters by name.
 
     `layout` is NHWC or NCHW; for `resnet3d-*` these mean NDHWC and NCDHW.  Every network of images is made in the
-    layout that is asked for; `mlp`, `lstm` and networks of tokens or sound have none.  `image_shape` follows the
+    layout that is asked for; `mlp`, `lstm` and networks of tokens have none.  `image_shape` follows the
     layout, without the batch, and is the picture that comes out of `dcgan`; `options` are further arguments of the
     network's own `get_workload`.  Raises GraphError for an unknown name or layout, and for an image that the network
     cannot take.

@@ -14,7 +14,7 @@ from ..ir.visit import free_vars
 from ..op import nn
 from ..op.join import concatenate
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 
 Pair: TypeAlias = tuple[int, int]
 
@@ -31,7 +31,11 @@ class Step:
 
 
 def get_net(
-    batch_size: int, num_classes: int, image_shape: tuple[int, ...], dtype: str, layout: str = "NCHW"
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    image_shape: tuple[int, ...] = (3, 299, 299),
+    dtype: str = "float32",
+    layout: str = "NCHW",
 ) -> Function:
     """The network as a function of `data` and its parameters; the result is `[batch_size, num_classes]`.
 
@@ -56,15 +60,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 299, 299),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, layout))
+get_workload = workload_of(get_net)
 
 
 @dataclass(frozen=True)

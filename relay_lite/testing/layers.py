@@ -76,13 +76,6 @@ def conv2d(
     )
 
 
-def conv1d_add_bias(data: Expr, name: str, channels: int, kernel: int, stride: int = 1, padding: int = 0) -> Expr:
-    """A convolution along the last axis of `[batch, channels, length]`; makes `{name}_weight`, OIW, and `_bias`."""
-    weight = _weight(data, name, channels, (kernel,), 1, "NCW", "OIW")
-    body = nn.conv1d(data, weight, strides=stride, padding=padding, channels=channels, kernel_size=kernel)
-    return bias_add(body, name, axis=1)
-
-
 def conv2d_add_bias(
     data: Expr,
     name: str,

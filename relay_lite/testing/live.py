@@ -48,9 +48,7 @@ def live_params(
 
 
 def _bounds(name: str, fans: Mapping[str, int]) -> tuple[float, float]:
-    """Between what the values of a parameter lie; the gates of a squeeze-and-excite let most of the signal pass."""
-    if name.endswith("excite_bias"):
-        return 1.0, 3.0
+    """Between what the values of a parameter lie."""
     match name.rsplit("_", 1)[-1]:
         case "weight":
             bound = float(np.sqrt(6 / fans[name])) if name in fans else 1.0

@@ -10,7 +10,7 @@ from ..ir.nodes import Expr, Function
 from ..ir.visit import free_vars
 from ..op import nn
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 
 _BLOCKS = (
     (64, 1),
@@ -49,17 +49,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-    alpha: float = 1.0,
-    is_shallow: bool = False,
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, alpha, is_shallow, layout))
+get_workload = workload_of(get_net)
 
 
 def _first_block(data: Expr, filters: int, layout: str) -> Expr:

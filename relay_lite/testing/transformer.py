@@ -62,20 +62,18 @@ class Shape:
         return reshape(body, newshape=(self.batch * self.seq, self.hidden))
 
 
-def attention(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None = None, scaled: bool = True) -> Expr:
+def attention(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None = None) -> Expr:
     """`softmax(q k' / sqrt(width) + bias) v` of every head; all are `[batch * seq, hidden]`.
 
-    `bias` is `[b, h, seq or 1, seq]`, where `b` is 1 or the batch and `h` is 1 or the heads; or it is
-    `[1, heads of some sequences, seq, seq]`, which repeats after these sequences.  Scores are divided if `scaled`.
+    `bias` is `[1 or batch, 1, seq or 1, seq]`.
     """
-    return mixed(shape.by_head(query), shape.by_head(key), shape.by_head(value, transposed=True), shape, bias, scaled)
+    return mixed(shape.by_head(query), shape.by_head(key), shape.by_head(value, transposed=True), shape, bias)
 
 
-def mixed(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None = None, scaled: bool = True) -> Expr:
+def mixed(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None = None) -> Expr:
     """`attention` of what is by head already: `query` and `key` `[batch * heads, seq, width]`, `value` transposed."""
     scores: Expr = nn.batch_matmul(query, key)
-    if scaled:
-        scores = multiply(scores, const(1.0 / sqrt(shape.width), scores.dtype))
+    scores = multiply(scores, const(1.0 / sqrt(shape.width), scores.dtype))
     if bias is not None:
         scores = _biased(scores, shape, bias)
     return shape.side_by_side(nn.batch_matmul(nn.softmax(scores, axis=-1), value))
@@ -83,11 +81,10 @@ def mixed(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None =
 
 def _biased(scores: Expr, shape: Shape, bias: Expr) -> Expr:
     """The scores `[batch * heads, seq, seq]` plus a bias, which is added in their own shape where it fits that."""
-    sequences, heads, *last = bias.shape
-    if sequences * heads in (1, scores.shape[0]):
-        return add(scores, reshape(bias, newshape=(sequences * heads, *last)))
-    inner = shape.heads if heads == 1 else heads
-    apart = reshape(scores, newshape=(scores.shape[0] // inner, inner, shape.seq, shape.seq))
+    sequences, _, *last = bias.shape
+    if sequences in (1, scores.shape[0]):
+        return add(scores, reshape(bias, newshape=(sequences, *last)))
+    apart = reshape(scores, newshape=(shape.batch, shape.heads, shape.seq, shape.seq))
     return reshape(add(apart, bias), newshape=scores.shape)
 
 

@@ -19,11 +19,9 @@ from relay_lite.ir.visit import post_order
 from relay_lite.testing import (
     NETWORKS,
     bert,
-    convnext,
     dcgan,
     densenet,
     dqn,
-    efficientnet,
     gpt2,
     inception_v3,
     init,
@@ -32,15 +30,11 @@ from relay_lite.testing import (
     mlp,
     mobilenet,
     mobilenet_v2,
-    mobilenet_v3,
     resnet,
     resnet_3d,
     squeezenet,
-    swin,
-    t5,
     vgg,
     vit,
-    whisper,
 )
 
 PICTURE, CLIP = (224, 224, 3), (16, 112, 112, 3)
@@ -230,25 +224,15 @@ def test_bert() -> None:
 @pytest.mark.parametrize(
     ("net", "elements", "work"),
     [
-        (efficientnet.get_net, 5_288_548, 0.39),
         (mobilenet_v2.get_net, 3_504_872, 0.30),
-        (mobilenet_v3.get_net, 5_483_032, 0.22),
-        (partial(mobilenet_v3.get_net, size="small"), 2_542_856, 0.06),
-        (convnext.get_net, 28_589_128, 4.46),
         (vit.get_net, 86_567_656, 17.56),
         (partial(vit.get_net, hidden=192, num_heads=3), 5_717_416, None),
-        (swin.get_net, 28_288_354, 4.49),
         (gpt2.get_net, 124_439_808, None),
         (llama.get_net, 134_515_008, None),
-        (t5.get_net, 35_330_816, None),
-        (whisper.get_net, 8_208_384 - 1500 * 384, None),
     ],
 )
 def test_published_figures(net: Callable[[], Function], elements: int, work: float | None) -> None:
-    """The parameters that are learnt, and 1e9 products, as torchvision, timm (DeiT) and transformers count them.
-
-    The positions of Whisper are computed here.
-    """
+    """The parameters that are learnt, and 1e9 products, as torchvision, timm (DeiT) and transformers count them."""
     made = net()
     learnt = [v for v in made.params if v.name != "data" and "_moving_" not in v.name]
     assert sum(prod(v.shape) for v in learnt) == elements
@@ -262,15 +246,11 @@ SMALL: dict[str, dict[str, Any]] = {
     "bert-base": {"seq_len": 8, "num_layers": 1, "hidden": 24, "num_heads": 3, "ffn": 40},
     "vit_b_16": {"image_shape": (32, 48, 3), "num_layers": 1, "hidden": 24, "num_heads": 3},
     "deit_tiny": {"image_shape": (32, 16, 3), "num_layers": 1},
-    "swin_t": {"image_shape": (32, 64, 3), "hidden": 12, "depths": (2, 1), "heads": (2, 3), "window": 2},
-    "convnext_tiny": {"image_shape": (32, 33, 3), "depths": (1, 1, 1, 1), "widths": (8, 12, 16, 20)},
     "gpt2": {"seq_len": 8, "num_layers": 1, "hidden": 24, "num_heads": 3, "vocab_size": 50, "max_positions": 9},
     "llama-135m": {"seq_len": 8, "num_layers": 1, "hidden": 24, "num_heads": 6, "num_key_heads": 3, "ffn": 40,
                    "vocab_size": 50},
-    "t5-small-encoder": {"seq_len": 8, "num_layers": 1, "hidden": 24, "num_heads": 3, "ffn": 40, "vocab_size": 50},
-    "whisper-tiny-encoder": {"frames": 9, "mels": 5, "num_layers": 1, "hidden": 24, "num_heads": 3},
 }  # fmt: skip
-NAMES += ["mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_b0", *list(SMALL)[1:]]
+NAMES += ["mobilenet_v2", *list(SMALL)[1:]]
 
 
 def small(name: str) -> dict[str, Any]:
@@ -347,11 +327,7 @@ def test_the_layout_is_the_one_that_is_asked_for() -> None:
         ("gpt2", {"seq_len": 1025}, "at most 1024 tokens"),
         ("llama-135m", {"num_key_heads": 4}, "key heads divides"),
         ("llama-135m", {"num_heads": 64, "num_key_heads": 64}, "even width"),
-        ("swin_t", {"image_shape": (224, 256, 3)}, "multiples of 224"),
         ("vit_b_16", {"image_shape": (40, 32, 3)}, "multiples of 16"),
-        ("convnext_tiny", {"image_shape": (31, 32, 3)}, "at least 32"),
-        ("mobilenet_v3_large", {"size": "medium"}, "sizes are large, small"),
-        ("whisper-tiny-encoder", {"hidden": 9, "num_heads": 3}, "is even"),
     ],
 )
 def test_refusals(name: str, options: dict[str, Any], message: str) -> None:

@@ -9,19 +9,15 @@ import pytest
 
 from relay_lite import reference
 from relay_lite.testing import (
-    convnext,
     dcgan,
     densenet,
     dqn,
-    efficientnet,
     inception_v3,
     mobilenet,
     mobilenet_v2,
-    mobilenet_v3,
     resnet,
     resnet_3d,
     squeezenet,
-    swin,
     vgg,
     vit,
 )
@@ -66,8 +62,6 @@ def _image(layout: str, size: tuple[int, int], channels: int = 3) -> tuple[int, 
 
 
 VIT = {"hidden": 24, "num_heads": 3, "num_layers": 1, "patch": 8}
-SWIN = {"hidden": 12, "depths": (1, 1), "heads": (2, 3), "window": 3}
-CONVNEXT = {"depths": (1, 1), "widths": (8, 12)}
 CASES: dict[str, tuple[Build, tuple[int, int], str]] = {
     "resnet-18": (lambda x, s: resnet.get_workload(2, 7, 18, _image(x, s), x), (40, 33), ""),
     "resnet-50": (lambda x, s: resnet.get_workload(2, 7, 50, _image(x, s), x), (31, 40), ""),
@@ -79,16 +73,12 @@ CASES: dict[str, tuple[Build, tuple[int, int], str]] = {
     "vgg": (lambda x, s: vgg.get_workload(2, 7, _image(x, s), batch_norm=True, layout=x), (32, 39), ""),
     "dqn": (lambda x, s: dqn.get_workload(2, 7, _image(x, s, 4), layout=x), (36, 39), ""),
     "mobilenet v2": (lambda x, s: mobilenet_v2.get_workload(2, 7, _image(x, s), layout=x), (33, 40), ""),
-    "mobilenet v3": (lambda x, s: mobilenet_v3.get_workload(2, 7, "small", _image(x, s), layout=x), (40, 33), ""),
-    "efficientnet": (lambda x, s: efficientnet.get_workload(2, 7, _image(x, s), layout=x), (33, 40), ""),
-    "convnext": (lambda x, s: convnext.get_workload(2, 7, _image(x, s), layout=x, **CONVNEXT), (19, 25), ""),
     "vit": (lambda x, s: vit.get_workload(2, 7, _image(x, s), layout=x, **VIT), (16, 24), ""),
-    "swin": (lambda x, s: swin.get_workload(2, 7, _image(x, s), layout=x, **SWIN), (24, 48), ""),
 }
 
 
 MARKS = dict.fromkeys(("mobilenet v2",), pytest.mark.long) | dict.fromkeys(
-    ("densenet", "efficientnet", "inception", "mobilenet v3", "resnet-50", "resnet-20", "vgg"), pytest.mark.slow
+    ("densenet", "inception", "resnet-50", "resnet-20", "vgg"), pytest.mark.slow
 )
 
 

@@ -1,4 +1,4 @@
-"""Networks of tokens and of sound against the same thing written in plain NumPy, one head of one sequence at a time."""
+"""Networks of tokens against the same thing written in plain NumPy, one head of one sequence at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relay_lite.testing import gpt2, llama, t5, whisper
+from relay_lite.testing import gpt2, llama
 from relay_lite.testing.live import live_inputs, live_params
 from tests.relay_lite.plain import Array, Arrays, Plain, apart, close
 
@@ -86,66 +86,3 @@ def test_llama() -> None:
         rows.append(plain.rms(x, "norm", 1e-5))
     apart(np.stack(rows))
     close(graph, inputs, params, np.stack(rows))
-
-
-def bucket(ahead: int) -> int:
-    """The row of T5's table of biases for a key so far ahead: 8 exact distances, then 8 up to 128, on either side."""
-    side, distance = (16 if ahead > 0 else 0), abs(ahead)
-    return side + (distance if distance < 8 else min(15, 8 + int(np.log(distance / 8) / np.log(16) * 8)))
-
-
-def test_buckets_of_distances() -> None:
-    """The first distance of every range, by hand: 8 * 16 ** (k / 8), rounded up."""
-    starts = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
-    found = t5.buckets(300)
-    assert [int(np.argmax(found[:, 0] == k)) for k in range(16)] == starts
-    assert [int(np.argmax(found[0] == 16 + k)) for k in range(1, 16)] == starts[1:]
-    assert found.max() == 31 and found[299, 0] == 15 and found[0, 299] == 31
-
-
-@pytest.mark.parametrize("batch", [1, 2])
-def test_t5_encoder(batch: int) -> None:
-    graph, params, inputs = drawn(t5.get_workload(batch, 21, 2, 24, 3, 40, 31), 31)
-    plain = Plain(params)
-    table = plain.p["distance_weight"]
-    bias = np.array([[table[bucket(k - q)] for k in range(21)] for q in range(21)])
-    rows = []
-    for ids in inputs["data"]:
-        x = plain.p["token_weight"][ids]
-        for name in ("layer0", "layer1"):
-            normed = plain.rms(x, f"{name}_attention_norm", 1e-6)
-            parts = [heads_of(plain.affine(normed, f"{name}_{part}"), 3) for part in ("query", "key", "value")]
-            mixed = [attended(*qkv, bias[:, :, head]) for head, qkv in enumerate(zip(*parts, strict=True))]
-            x = x + plain.affine(np.concatenate(mixed, axis=1), f"{name}_output")
-            wide = np.maximum(plain.affine(plain.rms(x, f"{name}_ffn_norm", 1e-6), f"{name}_ffn_in"), 0)
-            x = x + plain.affine(wide, f"{name}_ffn_out")
-        rows.append(plain.rms(x, "norm", 1e-6))
-    close(graph, inputs, params, np.stack(rows))
-
-
-def test_whisper_encoder() -> None:
-    graph, params, inputs = drawn(whisper.get_workload(2, 15, 5, 2, 24, 3))
-    plain = Plain(params)
-
-    def conv(x: Array, name: str, stride: int) -> Array:
-        """Of [channels, time], width 3, one frame of padding on either side; then gelu."""
-        x = np.pad(x, ((0, 0), (1, 1)))
-        windows = np.stack([x[:, k : k + 3].ravel() for k in range(0, x.shape[1] - 2, stride)])
-        y = windows @ plain.p[f"{name}_weight"].reshape(24, -1).T + plain.p[f"{name}_bias"]
-        return (y * special.ndtr(y)).T
-
-    time, scale = np.arange(8)[:, None], 10000.0 ** -(np.arange(12) / 11)
-    rows = []
-    for sound in inputs["data"].astype("float64"):
-        x = conv(conv(sound, "conv1", 1), "conv2", 2).T + np.hstack([np.sin(time * scale), np.cos(time * scale)])
-        for name in ("layer0", "layer1"):
-            normed = plain.norm(x, f"{name}_attention_norm", 1e-5)
-            parts = [heads_of(plain.affine(normed, f"{name}_{part}"), 3) for part in ("query", "key", "value")]
-            mixed = [attended(q / np.sqrt(8), k, v, 0) for q, k, v in zip(*parts, strict=True)]
-            x = x + plain.affine(np.concatenate(mixed, axis=1), f"{name}_output")
-            wide = plain.affine(plain.norm(x, f"{name}_ffn_norm", 1e-5), f"{name}_ffn_in")
-            x = x + plain.affine(wide * special.ndtr(wide), f"{name}_ffn_out")
-        rows.append(plain.norm(x, "norm", 1e-5))
-    apart(np.stack(rows))
-    close(graph, inputs, params, np.stack(rows))
-    assert "layer0_key_bias" not in params

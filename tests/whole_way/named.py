@@ -35,12 +35,9 @@ OPTIONS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "bert-base": {**WORDS, "vocab_size": (None, 1000)},
     "gpt2": {**WORDS, "vocab_size": (1000,)},
     "llama-135m": {**WORDS, "vocab_size": (1000,), "num_key_heads": (1, 3, 9), "ffn": (1536, 1000)},
-    "t5-small-encoder": {**WORDS, "vocab_size": (1000,), "num_heads": (8, 1)},
-    "whisper-tiny-encoder": {"num_layers": (1,), "frames": (7, 100, 3000), "mels": (80, 128)},
     "lstm": {"iterations": (1, 3), "num_hidden": (1, 11, 128)},
     "vit_b_16": {"num_layers": (1,)},
     "deit_tiny": {"num_layers": (1,)},
-    "swin_t": {"window": (2, 3, 4, 7)},
 }
 """What the options of a network are drawn from; layers that repeat give no other tasks."""
 
@@ -76,16 +73,14 @@ def draw(rng: np.random.Generator) -> Tasks:
     batch = int(rng.choice([1, 1, 1, 2, 3, 8, 16]))
     options = {k: v[int(rng.integers(len(v)))] for k, v in OPTIONS.get(name, {}).items()}
     only = tuple(sorted(rng.integers(0, 1 << 16, MOST).tolist()))
-    return Tasks(name, layout, batch, _image(name, layout, options, rng), options, only)
+    return Tasks(name, layout, batch, _image(name, layout, rng), options, only)
 
 
-def _image(name: str, layout: str, options: Mapping[str, Any], rng: np.random.Generator) -> tuple[int, ...] | None:
+def _image(name: str, layout: str, rng: np.random.Generator) -> tuple[int, ...] | None:
     usual = NETWORKS[name].image
     if not usual:
         return None
     sides = [int(rng.choice(SIDES.get(name, range(33, 321)))) for _ in "HW"]
-    if name == "swin_t":
-        sides = [32 * options["window"] * int(rng.integers(1, 3)) for _ in "HW"]
     if len(usual) == 4:
         sides = [int(rng.integers(1, 17)), *[min(s, 112) for s in sides]]
     return (usual[-1], *sides) if layout == "NCHW" else (*sides, usual[-1])
