@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from relay_lite.frontend.onnx.body import EXPANDED
 from relay_lite.frontend.onnx.control import CONTROL
 from relay_lite.frontend.onnx.importer import is_read
 from relay_lite.frontend.onnx.table import TABLE
@@ -36,7 +37,7 @@ def opsets(op: str) -> range:
 def text() -> str:
     """The document."""
     rows = ["| operator | opsets | newest definition |", "|---|---|---|"]
-    for op in sorted({*TABLE, *CONTROL}):
+    for op in sorted({*TABLE, *CONTROL, *EXPANDED}):
         if "::" in op:
             rows.append(f"| {op} | all | 1 |")
         else:

@@ -9,6 +9,7 @@ import pytest
 
 from relay_lite.frontend import from_onnx
 from relay_lite.frontend.onnx import importer
+from relay_lite.frontend.onnx.body import EXPANDED
 from relay_lite.frontend.onnx.control import CONTROL
 from relay_lite.frontend.onnx.importer import is_read
 from relay_lite.frontend.onnx.table import IGNORED, TABLE
@@ -18,7 +19,7 @@ from tests.nonempty import nonempty
 from tests.onnx_operator_table import DOCUMENT, text
 from tests.relay_lite.onnx_models import Builder
 
-DEFAULT = sorted(op for op in {*TABLE, *CONTROL} if "::" not in op)
+DEFAULT = sorted(op for op in {*TABLE, *CONTROL, *EXPANDED} if "::" not in op)
 
 
 @cache

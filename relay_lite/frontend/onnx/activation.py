@@ -6,7 +6,7 @@ from math import prod, sqrt
 
 from ...ir.nodes import Expr
 from .elementwise import unary
-from .emit import add, binary, call, const, div, minimum, mul, reshape, sub
+from .emit import add, call, div, minimum, mul, reshape, sub
 from .node import Converter, Converters, Node
 
 
@@ -36,34 +36,14 @@ def selu(node: Node) -> Expr:
     return mul(_elu(node.input(0), alpha), node.number("gamma", 1.0507009873554805))
 
 
-def celu(node: Node) -> Expr:
-    """Celu: x where positive, else alpha (exp(x / alpha) - 1)."""
-    x, alpha = node.input(0), node.number("alpha", 1.0)
-    return add(call("nn.relu", x), mul(sub(call("exp", mul(minimum(x, 0), 1 / alpha)), 1), alpha))
-
-
 def _elu(x: Expr, alpha: float) -> Expr:
     return add(call("nn.relu", x), mul(sub(call("exp", minimum(x, 0)), 1), alpha))
 
 
-def thresholded_relu(node: Node) -> Expr:
-    """ThresholdedRelu: x where it is above alpha, else 0."""
-    x = node.input(0)
-    return call("where", binary("greater", x, node.number("alpha", 1.0)), x, const(0, x.dtype))
-
-
 def hard_sigmoid(node: Node) -> Expr:
     """HardSigmoid: alpha x + beta, moved into [0, 1]."""
-    return _hard_sigmoid(node.input(0), node.number("alpha", 0.2), node.number("beta", 0.5))
-
-
-def hard_swish(node: Node) -> Expr:
-    """HardSwish: x times the hard sigmoid of slope 1/6."""
-    return mul(node.input(0), _hard_sigmoid(node.input(0), 1 / 6, 0.5))
-
-
-def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
-    return call("clip", add(mul(x, alpha), beta), a_min=0.0, a_max=1.0)
+    line = add(mul(node.input(0), node.number("alpha", 0.2)), node.number("beta", 0.5))
+    return call("clip", line, a_min=0.0, a_max=1.0)
 
 
 def softplus(node: Node) -> Expr:
@@ -76,32 +56,9 @@ def soft_plus(x: Expr) -> Expr:
     return add(call("nn.relu", x), call("log", add(call("exp", call("negative", call("abs", x))), 1)))
 
 
-def softsign(node: Node) -> Expr:
-    """Softsign: x / (1 + |x|)."""
-    return soft_sign(node.input(0))
-
-
 def soft_sign(x: Expr) -> Expr:
     """x / (1 + |x|)."""
     return div(x, add(call("abs", x), 1))
-
-
-def mish(node: Node) -> Expr:
-    """Mish: x tanh(softplus(x))."""
-    return mul(node.input(0), call("tanh", soft_plus(node.input(0))))
-
-
-def swish(node: Node) -> Expr:
-    """Swish: x sigmoid(alpha x)."""
-    x = node.input(0)
-    return mul(x, call("sigmoid", mul(x, node.number("alpha", 1.0))))
-
-
-def shrink(node: Node) -> Expr:
-    """Shrink: 0 within lambd of 0, else x moved by bias towards 0."""
-    x, edge, bias = node.input(0), node.number("lambd", 0.5), node.number("bias", 0.0)
-    above = call("where", binary("greater", x, edge), sub(x, bias), const(0, x.dtype))
-    return call("where", binary("less", x, -edge), add(x, bias), above)
 
 
 def gelu(node: Node) -> Expr:
@@ -147,17 +104,10 @@ CONVERTERS: Converters = {
     "PRelu": {7: prelu},
     "Elu": {6: elu},
     "Selu": {6: selu},
-    "Celu": {12: celu},
-    "ThresholdedRelu": {10: thresholded_relu},
     "Sigmoid": {6: unary("sigmoid")},
     "HardSigmoid": {6: hard_sigmoid},
-    "HardSwish": {14: hard_swish},
     "Tanh": {6: unary("tanh")},
     "Softplus": {1: softplus},
-    "Softsign": {1: softsign},
-    "Mish": {18: mish},
-    "Swish": {24: swish},
-    "Shrink": {9: shrink},
     "Gelu": {20: gelu},
     "com.microsoft::Gelu": {1: gelu},
     "Softmax": {1: softmax_flat("nn.softmax"), 13: softmax("nn.softmax")},

@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings of opset 23, as the products, sums and softmax that they are made of."""
+"""Attention of opset 23, as the products, sums and softmax that it is made of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .emit import add, binary, call, cast, concatenate, const, div, mul, reshape
 from .model import dtype_name
 from .node import Converters, Node
 from .product import product
-from .select import narrow, pick
+from .select import narrow
 
 AFTER_BIAS, AFTER_SOFTMAX = 2, 3
 NOTHING = -0.0
@@ -150,48 +150,4 @@ def _softmax(node: Node, scores: Expr, bias: Expr | None) -> Expr:
     return call("where", binary("equal", best, -np.inf), const(0, scores.dtype), out)
 
 
-def rotary_embedding(node: Node) -> Expr:
-    """RotaryEmbedding: pairs of features turned by the angle of their position."""
-    x = node.input(0)
-    node.require(len(x.shape) in (3, 4), "the data must have 3 or 4 axes", shape=x.shape)
-    heads = node.integer("num_heads", 0)
-    if len(x.shape) == 4:
-        return transpose(_rotated(node, transpose(x, (0, 2, 1, 3))), (0, 2, 1, 3))
-    fits = heads >= 1 and x.shape[2] % heads == 0
-    node.require(fits, "num_heads must divide the last axis", shape=x.shape, num_heads=heads)
-    return reshape(_rotated(node, reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))), x.shape)
-
-
-def _rotated(node: Node, x: Expr) -> Expr:
-    """`x` (batch, sequence, heads, size) with its first features turned."""
-    size = x.shape[3]
-    turned = node.integer("rotary_embedding_dim", 0) or size
-    law = "rotary_embedding_dim must be even and at most the size of a head"
-    node.require(turned % 2 == 0 and 0 < turned <= size, law, rotary_embedding_dim=turned, size=size)
-    cos, sin = (_angles(node, index, x, turned // 2) for index in (1, 2))
-    between = bool(node.integer("interleaved", 0))
-    halves = (range(0, turned, 2), range(1, turned, 2)) if between else (
-        range(turned // 2), range(turned // 2, turned))  # fmt: skip
-    first, second = (pick(x, {3: r}) for r in halves)
-    real, imaginary = sub(mul(cos, first), mul(sin, second)), add(mul(sin, first), mul(cos, second))
-    if between:
-        pairs = [call("expand_dims", part, axis=4) for part in (real, imaginary)]
-        out = reshape(concatenate(pairs, 4), (*x.shape[:3], turned))
-    else:
-        out = concatenate([real, imaginary], 3)
-    return out if turned == size else concatenate([out, pick(x, {3: range(turned, size)})], 3)
-
-
-def _angles(node: Node, index: int, x: Expr, half: int) -> Expr:
-    """A cache of cosines or sines as (batch, sequence, 1, half), taken at the positions when these are given."""
-    cache, positions = node.input(index), node.optional(3)
-    if positions is not None:
-        node.require(len(cache.shape) == 2, "with position_ids a cache has 2 axes", shape=cache.shape)
-        cache = call("take", cache, narrow(positions), axis=0)
-    law = f"a cache must hold at least {half} angles for every position"
-    fits = len(cache.shape) == 3 and cache.shape[1] == x.shape[1] and cache.shape[2] >= half
-    node.require(fits, law, shape=cache.shape)
-    return call("expand_dims", pick(cache, {2: range(half)} if cache.shape[2] > half else {}), axis=2)
-
-
-CONVERTERS: Converters = {"Attention": {23: attention}, "RotaryEmbedding": {23: rotary_embedding}}
+CONVERTERS: Converters = {"Attention": {23: attention}}

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ...ir.nodes import Expr, Tuple
+from ...ir.nodes import Expr
 from .emit import call, concatenate, const, reshape, value_of
 from .model import OnnxGraph
 from .node import Node
 from .select import pick
-from .sequence import fields
 
 Inline: TypeAlias = Callable[[OnnxGraph, Sequence[Expr]], list[Expr]]
 MOST_STEPS = 1024
@@ -117,20 +116,8 @@ def _slice(x: Expr, axis: int, at: int) -> Expr:
     return reshape(pick(x, {axis: range(at, at + 1)}), (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
-def sequence_map(node: Node, inline: Inline) -> list[Expr]:
-    """SequenceMap: the body once a tensor of the first input, with those of other sequences; sequences of results."""
-    body, count = _graph(node, "body"), len(fields(node, 0))
-    node.require(1 <= count <= MOST_STEPS, f"a sequence of 1 to {MOST_STEPS} tensors is needed", length=count)
-    given = [node.input(i) for i in range(len(node.inputs))]
-    lengths = [len(e.fields) for e in given if isinstance(e, Tuple)]
-    node.require(set(lengths) == {count}, "the sequences must be equally long", lengths=lengths)
-    rows = [inline(body, [e.fields[k] if isinstance(e, Tuple) else e for e in given]) for k in range(count)]
-    return [Tuple(tuple(row[k] for row in rows)) for k in range(len(rows[0]))]
-
-
 CONTROL: Mapping[str, Callable[[Node, Inline], list[Expr]]] = {
     "If": branch,
     "Loop": loop,
     "Scan": scan,
-    "SequenceMap": sequence_map,
 }

@@ -102,11 +102,6 @@ def to_dtype(node: Node) -> Expr:
     return converted(node.input(0), dtype_name(node.integer("to"), str(node)), bool(node.integer("saturate", 1)))
 
 
-def like(node: Node) -> Expr:
-    """CastLike: the dtype of the second input."""
-    return converted(node.input(0), node.input(1).dtype, bool(node.integer("saturate", 1)))
-
-
 def converted(x: Expr, dtype: str, saturate: bool) -> Expr:
     """`x` in another dtype; a float of 8 bits stops at its largest number if asked to, infinities too.
 
@@ -226,7 +221,6 @@ CONVERTERS: Converters = {
     "Round": {11: unary("round")},
     "Reciprocal": {6: reciprocal},
     "Cast": {6: to_dtype},
-    "CastLike": {15: like},
     "Clip": {6: clip_attrs, 11: clip},
     "Identity": {1: no_op},
     "Dropout": {7: dropout},

@@ -14,6 +14,7 @@ from ...ir.module import IRModule
 from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
 from ...ir.types import TensorType
 from ...ir.visit import post_order
+from .body import EXPANDED, body_of
 from .control import CONTROL
 from .emit import cast, known_if_empty
 from .imported import ComputedConstants
@@ -111,7 +112,7 @@ def is_read(op: str, opsets: Mapping[str, int]) -> bool:
 
     Below opset 7 only definitions that hold there too are read: others have attributes that mean other things.
     """
-    if op not in CONTROL and find(op, opsets) is None:
+    if op not in CONTROL and op not in EXPANDED and find(op, opsets) is None:
         return False
     if "::" in op:
         return True
@@ -241,7 +242,7 @@ class _Walk:
     def converted(self, node: OnnxNode, asked: Node) -> list[Expr]:
         """What the converter of a node makes of it; an error names the node."""
         try:
-            found = self.expression(node.op, asked)
+            found = self.expression(node, asked)
             asked.refuse_unread(lambda name: name in IGNORED.get(node.op, ()) or is_default(node, name, self.opsets))
         except TeError as error:
             what, message = f"ONNX {node}", str(error)
@@ -252,11 +253,13 @@ class _Walk:
             raise GraphError(f"ONNX {node}: this machine has too little memory for it") from error
         return [found] if isinstance(found, Expr) else list(found)
 
-    def expression(self, op: str, asked: Node) -> Expr | Sequence[Expr]:
+    def expression(self, node: OnnxNode, asked: Node) -> Expr | Sequence[Expr]:
         """The outputs of a node."""
-        if op in CONTROL:
-            return CONTROL[op](asked, lambda graph, values: self.inline(asked, graph, values))
-        converter = find(op, self.opsets)
+        if node.op in CONTROL:
+            return CONTROL[node.op](asked, lambda graph, values: self.inline(asked, graph, values))
+        if node.op in EXPANDED:
+            return converted_wide(lambda wide: self.expanded(node, wide), asked)
+        converter = find(node.op, self.opsets)
         assert converter is not None
         return converted_wide(converter, asked)
 
@@ -273,3 +276,15 @@ class _Walk:
         made = [self.read(name, str(node)) for name in graph.outputs]
         self.scope, self.dropped = outside, dropped
         return made
+
+    def expanded(self, node: OnnxNode, asked: Node) -> list[Expr]:
+        """The outputs of an operator that ONNX defines by a body, whose names are its own."""
+        body = body_of(node, self.opsets[""], asked.inputs)
+        asked.asked.update(range(len(asked.inputs)), asked.attrs)
+        inside = _Walk(body.opsets, {}, 0)
+        inside.values, inside.constants = self.values, self.constants
+        given = (*asked.inputs, *(None for _ in body.graph.inputs[len(asked.inputs) :]))
+        inside.define(((v.name, e) for v, e in zip(body.graph.inputs, given, strict=True)), "input")
+        for inner in _needed(body.graph):
+            inside.convert(inner)
+        return [inside.read(name, str(asked)) for name in body.graph.outputs]

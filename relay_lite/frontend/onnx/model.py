@@ -1,4 +1,4 @@
-"""An ONNX model as plain Python values: this file is the only one that touches the package `onnx`.
+"""An ONNX model as plain Python values: this file and `body` are the only ones that touch the package `onnx`.
 
 Tensors become arrays, attributes become numbers, text, tuples, arrays and graphs; everything after this file is free of
 protocol buffers.  An attribute of a kind that no operator here takes becomes None, and the operator says what it needs.
@@ -47,13 +47,17 @@ class OnnxInput:
 
 @dataclass(frozen=True, eq=False)
 class OnnxNode:
-    """One operator with the names it reads (`""` is absent) and writes, and its attributes by name."""
+    """One operator with the names it reads (`""` is absent) and writes, and its attributes by name.
+
+    `proto` is the node as the package `onnx` has it.
+    """
 
     op: str
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attrs: Mapping[str, Any]
+    proto: Any
 
     def __str__(self) -> str:
         return f"{self.op} {self.name!r}"
@@ -83,7 +87,7 @@ def read_model(model: Any) -> OnnxModel:
     A path finds weights that are stored beside the model.  Raises GraphError when the package `onnx` is missing or when
     the model cannot be read.
     """
-    onnx = _package()
+    onnx = package()
     proto = _parse(onnx, model)
     if len(proto.functions) > 0:
         proto = _inlined(proto)
@@ -92,7 +96,8 @@ def read_model(model: Any) -> OnnxModel:
     return OnnxModel(_graph(onnx, proto.graph), opsets)
 
 
-def _package() -> Any:
+def package() -> Any:
+    """The package `onnx`.  Raises GraphError where it is missing."""
     try:
         onnx = import_module("onnx")
         import_module("onnx.numpy_helper")
@@ -133,7 +138,7 @@ def _graph(onnx: Any, graph: Any) -> OnnxGraph:
     _require_once("initializer", [_text(t.name) for t in graph.initializer])
     initializers = {_text(t.name): _array(onnx, t, f"initializer {t.name!r}") for t in graph.initializer}
     inputs = tuple(_input(onnx, value) for value in graph.input if _text(value.name) not in initializers)
-    nodes = tuple(_node(onnx, node) for node in graph.node)
+    nodes = tuple(node_of(onnx, node) for node in graph.node)
     return OnnxGraph(inputs, initializers, nodes, tuple(_text(o.name) for o in graph.output))
 
 
@@ -176,7 +181,8 @@ def _extent(dim: Any, what: str) -> int | str | None:
     return _text(dim.dim_param) or None
 
 
-def _node(onnx: Any, node: Any) -> OnnxNode:
+def node_of(onnx: Any, node: Any) -> OnnxNode:
+    """A node as plain values."""
     domain = _domain(node.domain)
     outputs = tuple(_text(o) for o in node.output)
     name = _text(node.name) or next((o for o in outputs if o), "")
@@ -184,7 +190,7 @@ def _node(onnx: Any, node: Any) -> OnnxNode:
     op = op if op.isprintable() else repr(op)
     _require_once("attribute", [_text(a.name) for a in node.attribute], f"ONNX {op} {name!r}")
     attrs = {_text(a.name): _attribute(onnx, a, f"ONNX {op} {name!r}") for a in node.attribute}
-    return OnnxNode(op, name, tuple(_text(i) for i in node.input), outputs, attrs)
+    return OnnxNode(op, name, tuple(_text(i) for i in node.input), outputs, attrs, node)
 
 
 def _attribute(onnx: Any, attr: Any, what: str) -> Any:
@@ -218,7 +224,7 @@ def _array(onnx: Any, tensor: Any, what: str) -> Array:
 
 def is_default(node: OnnxNode, name: str, opsets: Mapping[str, int]) -> bool:
     """Whether an attribute of a node has the value that ONNX gives it where it is absent."""
-    onnx = _package()
+    onnx = package()
     domain, _, op = node.op.rpartition("::")
     if not onnx.defs.has(op, domain):
         return False
@@ -229,7 +235,7 @@ def is_default(node: OnnxNode, name: str, opsets: Mapping[str, int]) -> bool:
 
 def definition(op: str, opset: int) -> int | None:
     """The version of the definition of an operator that holds at an opset; None when there is none."""
-    onnx = _package()
+    onnx = package()
     try:
         return int(onnx.defs.get_schema(op, opset).since_version)
     except onnx.defs.SchemaError:
@@ -241,7 +247,7 @@ def kinds(op: str, opset: int, domain: str = "") -> tuple[list[str], list[str]]:
 
     Both are empty for an operator that ONNX does not define.
     """
-    onnx = _package()
+    onnx = package()
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
@@ -251,10 +257,16 @@ def kinds(op: str, opset: int, domain: str = "") -> tuple[list[str], list[str]]:
 
 def dtype_name(code: int, what: str) -> str:
     """The dtype that ONNX means by a number.  Raises GraphError for one the graph does not know (strings ...)."""
-    onnx = _package()
+    onnx = package()
     known = code in onnx.TensorProto.DataType.values() and code != onnx.TensorProto.UNDEFINED
     require(known, GraphError, what, "an ONNX element type is needed", code=code)
     word = str(onnx.TensorProto.DataType.Name(code)).lower()
     name = _NAMES.get(word, word)
     require(name in DTYPES, GraphError, what, f"dtypes are {', '.join(DTYPES)}", dtype=word)
     return name
+
+
+def dtype_code(name: str) -> int:
+    """The number that ONNX has for a dtype."""
+    words = {ours: theirs for theirs, ours in _NAMES.items()}
+    return int(package().TensorProto.DataType.Value(words.get(name, name).upper()))

@@ -63,17 +63,6 @@ def _moments(node: Node) -> list[Expr]:
     return [mean, call("rsqrt", add(variance, node.number("epsilon", 1e-5)))]
 
 
-def rms_norm(node: Node) -> Expr:
-    """RMSNormalization: over the axes from `axis` on divided by the root of the mean of squares; times a scale."""
-    x, scale = node.input(0), node.input(1)
-    axis = node.axis(node.integer("axis", -1), len(x.shape))
-    _check_stash(node)
-    inside = cast(x, "float32") if x.dtype == "float16" else x
-    mean = call("mean", mul(inside, inside), axis=tuple(range(axis, len(x.shape))), keepdims=True)
-    normal = div(inside, call("sqrt", add(mean, node.number("epsilon", 1e-5))))
-    return mul(cast(normal, scale.dtype), scale)
-
-
 def _check_stash(node: Node) -> None:
     """float32 inside is what every converter here computes with."""
     stash = node.integer("stash_type", 1)
@@ -174,7 +163,6 @@ def local_response(node: Node) -> Expr:
 CONVERTERS: Converters = {
     "BatchNormalization": {1: batch_norm},
     "LayerNormalization": {17: layer_norm},
-    "RMSNormalization": {23: rms_norm},
     "MeanVarianceNormalization": {9: mean_variance},
     "InstanceNormalization": {6: instance_norm},
     "GroupNormalization": {18: group_norm},

@@ -9,9 +9,8 @@ from math import prod
 import numpy as np
 
 from ...ir.nodes import Array, Expr
-from .emit import add, binary, broadcast_to, call, cast, const, mul, reshape, sub, transpose
+from .emit import add, binary, broadcast_to, call, cast, const, mul, reshape, sub
 from .node import Converters, Node
-from .product import product
 from .select import pick
 from .window import bare_window, explicit_pads
 
@@ -138,45 +137,6 @@ def _far(d: Expr) -> Expr:
     return sub(mul(add(mul(sub(mul(d, CUBIC), 5 * CUBIC), d), 8 * CUBIC), d), 4 * CUBIC)
 
 
-def affine_grid(node: Node) -> Expr:
-    """AffineGrid: positions (N, spatial, axes) of a picture of `size` under affine maps theta (N, axes, axes + 1)."""
-    theta, size = node.input(0), node.list_at(1, "size", since=0)
-    node.require(size is not None and len(size) in (4, 5), "a size of 4 or 5 extents is needed", size=size)
-    assert size is not None
-    extents = size[2:]
-    law = "theta must be one map of the axes an image"
-    node.require(theta.shape == (size[0], len(extents), len(extents) + 1), law, theta=theta.shape, size=size)
-    lines = [_line(n, bool(node.integer("align_corners", 0))) for n in extents]
-    mesh = np.meshgrid(*lines, indexing="ij")
-    points = np.stack([*mesh[::-1], np.ones(extents)], -1).reshape(-1, len(extents) + 1)
-    out = product(const(points, theta.dtype), transpose(theta, (0, 2, 1)))
-    return reshape(out, (size[0], *extents, len(extents)))
-
-
-def _line(extent: int, corners: bool) -> Array:
-    """Positions from -1 to 1: of the corners, or of the middles."""
-    if corners:
-        return np.linspace(-1, 1, extent) if extent > 1 else np.array([-1.0])
-    return (np.arange(extent) * 2 + 1) / extent - 1
-
-
-def center_crop_pad(node: Node) -> Expr:
-    """CenterCropPad: the middle of every axis, or zeros around it."""
-    x, wanted = node.input(0), node.list_at(1, "shape", since=0)
-    axes = node.integers("axes", tuple(range(len(x.shape))))
-    node.require(wanted is not None and len(wanted) == len(axes), "an extent an axis is needed", shape=wanted)
-    assert wanted is not None
-    widths, ranges = [(0, 0)] * len(x.shape), {}
-    for axis, extent in zip((node.axis(a, len(x.shape)) for a in axes), wanted, strict=True):
-        less = x.shape[axis] - extent
-        if less > 0:
-            ranges[axis] = range(less // 2, less // 2 + extent)
-        else:
-            widths[axis] = (-less // 2, -less - -less // 2)
-    x = pick(x, ranges)
-    return call("nn.pad", x, pad_width=tuple(widths)) if any(any(w) for w in widths) else x
-
-
 def col_to_image(node: Node) -> Expr:
     """Col2Im: the sum of what overlapping blocks say about every element of an image.
 
@@ -218,7 +178,5 @@ def _columns(
 
 CONVERTERS: Converters = {
     "GridSample": {16: grid_sample},
-    "AffineGrid": {20: affine_grid},
-    "CenterCropPad": {18: center_crop_pad},
     "Col2Im": {18: col_to_image},
 }

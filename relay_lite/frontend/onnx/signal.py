@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from ...ir.nodes import Array, Expr
+from ...ir.nodes import Expr
 from .emit import add, call, concatenate, const, mul, reshape, sub, transpose
 from .model import dtype_name
-from .node import Converter, Converters, Node
+from .node import Converters, Node
 from .product import product
 from .select import pick
-
-
-def window(meaning: Callable[[Array], Array]) -> Converter:
-    """A window of `size` values; `meaning` gives them for angles of one turn, periodic or symmetric."""
-
-    def convert(node: Node) -> Expr:
-        size = node.scalar(0)
-        node.require(size is not None and size >= 1, "a size of at least 1 is needed", size=size)
-        turn = size if node.integer("periodic", 1) else max(size - 1, 1)
-        dtype = dtype_name(node.integer("output_datatype", 1), str(node))
-        return const(meaning(2 * np.pi * np.arange(int(size)) / turn), dtype)
-
-    return convert
 
 
 def dft_attrs(node: Node) -> Expr:
@@ -120,9 +105,6 @@ def mel_weights(node: Node) -> Expr:
 
 
 CONVERTERS: Converters = {
-    "HannWindow": {17: window(lambda a: 0.5 - 0.5 * np.cos(a))},
-    "HammingWindow": {17: window(lambda a: 25 / 46 - 21 / 46 * np.cos(a))},
-    "BlackmanWindow": {17: window(lambda a: 0.42 - 0.5 * np.cos(a) + 0.08 * np.cos(2 * a))},
     "DFT": {17: dft_attrs, 20: dft_inputs},
     "STFT": {17: stft},
     "MelWeightMatrix": {17: mel_weights},
