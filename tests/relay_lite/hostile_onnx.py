@@ -19,6 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from relay_lite.frontend import from_onnx
+from relay_lite.frontend.onnx.body import EXPANDED
 from relay_lite.frontend.onnx.table import TABLE
 from relay_lite.ir.visit import post_order
 from tests.relay_lite.onnx_models import FAMILIES, Builder
@@ -317,7 +318,7 @@ def twice(rng: random.Random, model: onnx.ModelProto) -> None:
 
 def operator(rng: random.Random, model: onnx.ModelProto) -> None:
     node = _node(rng, model)
-    node.op_type = rng.choice((*sorted(TABLE), "If", "Loop", "Scan", "", "Nothing\n"))
+    node.op_type = rng.choice((*sorted({*TABLE, *EXPANDED}), "If", "Loop", "Scan", "", "Nothing\n"))
     if rng.random() < 0.1:
         node.domain = rng.choice(("com.microsoft", "ai.onnx.ml", "x" * 1000))
 

@@ -27,18 +27,16 @@ def body_of(node: OnnxNode, opset: int, inputs: Sequence[Expr | None]) -> OnnxMo
     onnx = package()
     schema, proto = onnx.defs.get_schema(node.op, opset), node.proto
     what = f"ONNX {node}"
-    unknown = [a.name for a in proto.attribute if a.name not in schema.attributes]
+    kinds = {name: a.type.value for name, a in schema.attributes.items()}
+    unknown = [a.name for a in proto.attribute if kinds.get(a.name) != a.type]
     require(not unknown, GraphError, what, "these attributes are not supported", attributes=unknown)
-    if schema.has_function:
-        text = schema.get_function_with_opset_version(max(schema.function_opset_versions))
-    else:
-        types = [onnx.TypeProto() if e is None else _type(onnx, e) for e in inputs]
-        version = max(schema.context_dependent_function_opset_versions)
-        text = schema.get_context_dependent_function_with_opset_version(
-            version, proto.SerializeToString(), [t.SerializeToString() for t in types]
-        )
-    require(text, GraphError, what, "ONNX has no body for these inputs", types=[str(e and e.type) for e in inputs])
-    body = onnx.FunctionProto.FromString(text)
+    try:
+        body = onnx.FunctionProto.FromString(_text(onnx, schema, proto, inputs))
+    except Exception as error:  # native code raises what it likes
+        reason = " ".join(str(error).split())
+        raise GraphError(f"{what}: ONNX must have a body for its inputs and attributes, got {reason}") from error
+    law = "ONNX has no body for these inputs"
+    require(body.node, GraphError, what, law, types=[None if e is None else str(e.type) for e in inputs])
     require(len(inputs) <= len(body.input), GraphError, what, f"{len(body.input)} inputs are read", got=len(inputs))
     given = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.name}
     _fill_in(body.node, given | {a.name: a for a in proto.attribute})
@@ -46,6 +44,16 @@ def body_of(node: OnnxNode, opset: int, inputs: Sequence[Expr | None]) -> OnnxMo
     read = tuple(OnnxInput(name, None, None) for name in body.input)
     nodes = tuple(node_of(onnx, inner) for inner in body.node)
     return OnnxModel(OnnxGraph(read, {}, nodes, tuple(body.output)[: len(node.outputs)]), opsets)
+
+
+def _text(onnx: Any, schema: Any, proto: Any, inputs: Sequence[Expr | None]) -> bytes:
+    """The body as bytes: one for all, or the one for the types of the inputs."""
+    if schema.has_function:
+        return bytes(schema.get_function_with_opset_version(max(schema.function_opset_versions)))
+    types = [(onnx.TypeProto() if e is None else _type(onnx, e)).SerializeToString() for e in inputs]
+    version = max(schema.context_dependent_function_opset_versions)
+    found = schema.get_context_dependent_function_with_opset_version(version, proto.SerializeToString(), types)
+    return bytes(found)
 
 
 def _type(onnx: Any, e: Expr) -> Any:
