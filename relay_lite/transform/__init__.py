@@ -12,7 +12,6 @@ from .context import PassContext, register_config
 from .convert_layout import ConvertLayout
 from .defuse_ops import DefuseOps
 from .fast_math import FastMath
-from .flatten_atrous import FlattenAtrousConv
 from .flatten_pointwise import FlattenPointwise
 from .fold_constant import FoldConstant
 from .fold_scale_axis import FoldScaleAxis
@@ -42,7 +41,6 @@ __all__ = [
     "DefuseOps",
     "EliminateCommonSubexpr",
     "FastMath",
-    "FlattenAtrousConv",
     "FlattenPointwise",
     "FoldConstant",
     "FoldScaleAxis",

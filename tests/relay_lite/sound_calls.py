@@ -61,8 +61,6 @@ SOUND: dict[str, tuple[tuple[Expr, ...], dict[str, Any]]] = {
     "nn.upsampling": ((f(1, 4, 3, 5),), {"scale_h": 2, "scale_w": 2}),
     "nn.depth_to_space": ((f(1, 4, 2, 6),), {"block_size": 2}),
     "nn.space_to_depth": ((f(1, 4, 2, 6),), {"block_size": 2}),
-    "nn.space_to_batch_nd": ((f(1, 4, 6, 2),), {"block_shape": (2, 3), "paddings": ((0, 0), (1, 2))}),
-    "nn.batch_to_space_nd": ((f(6, 4, 6, 2),), {"block_shape": (2, 3), "crops": ((0, 0), (1, 2))}),
     "image.resize2d": ((f(1, 2, 3, 5),), {"size": (4, 7)}),
     "where": ((b(2, 3), f(3), f(2, 1)), {}),
     "clip": ((f(2, 3),), {"a_min": -0.5, "a_max": 0.5}),
