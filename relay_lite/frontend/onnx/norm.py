@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.nodes import Expr
-from .emit import add, binary, call, cast, const, div, item, mul, reshape, sub
+from .emit import add, call, cast, const, div, item, mul, reshape, sub
 from .node import Converters, Node
 
 MOST_NEIGHBOURS = 1000
-"""Channels that a local response norm may reach over: each is a call of the graph."""
+"""Channels that a local response norm may reach over, so that a window is no larger than the data by much."""
 
 
 def batch_norm(node: Node) -> Expr | list[Expr]:
@@ -145,19 +145,10 @@ def local_response(node: Node) -> Expr:
     """LRN: x / (bias + alpha / size * sum of squares of the neighbouring channels) ** beta."""
     x, size = node.input(0), node.integer("size")
     node.require(len(x.shape) >= 3 and size >= 1, "channels and spatial axes are needed", shape=x.shape, size=size)
-    channels = x.shape[1]
-    before, after = min((size - 1) // 2, channels), min(size // 2, channels)
     law = f"a window may reach over {MOST_NEIGHBOURS} channels"
-    node.require(before + after < MOST_NEIGHBOURS, law, size=size, channels=channels)
-    widths = ((0, 0), (before, after), *((0, 0),) * (len(x.shape) - 2))
-    squares = call("nn.pad", mul(x, x), pad_width=widths)
-    total: Expr | None = None
-    for start in range(before + after + 1):
-        part = call("strided_slice", squares, begin=(start,), end=(start + channels,), strides=(1,), axes=(1,))
-        total = part if total is None else add(total, part)
-    assert total is not None
-    base = add(mul(total, node.number("alpha", 1e-4) / size), node.number("bias", 1.0))
-    return div(x, binary("power", base, node.number("beta", 0.75)))
+    node.require(size <= MOST_NEIGHBOURS, law, size=size, channels=x.shape[1])
+    alpha, beta, bias = node.number("alpha", 1e-4), node.number("beta", 0.75), node.number("bias", 1.0)
+    return call("nn.lrn", x, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
 
 
 CONVERTERS: Converters = {
