@@ -18,7 +18,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, apply_binary, as_expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, define, floats, numbers, one_axis, same_dtype, tensors, vector
+from .define import Array, define, floats, numbers, one_axis, operator, same_dtype, tensors, vector
 
 Check = Callable[[TensorType, str], str]
 Binary = Callable[[Any, Any], Any]
@@ -125,15 +125,6 @@ def _where_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType(broadcast_type(condition, inner, "where"), dtype)
 
 
-define(
-    "where",
-    OpPattern.BROADCAST,
-    _where_type,
-    lambda args, attrs: np.where(*args),
-    lambda args, attrs, target: [topi.where(*args)],
-)
-
-
 def _bias_add_type(types: Sequence[Type], attrs: Attrs) -> Type:
     data, bias = tensors(types, 2, "nn.bias_add")
     numbers(data, "nn.bias_add")
@@ -148,16 +139,6 @@ def along(vector: Array, axis: int, ndim: int) -> Array:
     return vector.reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
 
 
-define(
-    "nn.bias_add",
-    OpPattern.BROADCAST,
-    _bias_add_type,
-    lambda args, attrs: args[0] + along(args[1], attrs["axis"], args[0].ndim),
-    lambda args, attrs, target: [topi.nn.bias_add(args[0], args[1], attrs["axis"])],
-    axis=1,
-)
-
-
 def _prelu_type(types: Sequence[Type], attrs: Attrs) -> Type:
     data, alpha = tensors(types, 2, "nn.prelu")
     floats(data, "nn.prelu")
@@ -165,16 +146,6 @@ def _prelu_type(types: Sequence[Type], attrs: Attrs) -> Type:
     axis = one_axis(attrs["axis"], len(data.shape), "nn.prelu")
     vector(alpha, data.shape[axis], "nn.prelu", "alpha")
     return data
-
-
-define(
-    "nn.prelu",
-    OpPattern.BROADCAST,
-    _prelu_type,
-    lambda args, attrs: np.where(args[0] > 0, args[0], args[0] * along(args[1], attrs["axis"], args[0].ndim)),
-    lambda args, attrs, target: [topi.cpp.prelu(args[0], args[1], attrs["axis"])],
-    axis=1,
-)
 
 
 # ---------------------------------------------------------------------------------------------------- calls
@@ -215,16 +186,37 @@ logical_or = binary_call("logical_or")
 logical_xor = binary_call("logical_xor")
 
 
+@operator(
+    "where",
+    OpPattern.BROADCAST,
+    _where_type,
+    lambda args, attrs: np.where(*args),
+    lambda args, attrs, target: [topi.where(*args)],
+)
 def where(condition: Expr, x: Expr, y: Expr) -> Call:
     """`x` where the bool tensor `condition` holds, else `y`; all broadcast."""
     return call("where", condition, as_expr(x), as_expr(y))
 
 
+@operator(
+    "nn.bias_add",
+    OpPattern.BROADCAST,
+    _bias_add_type,
+    lambda args, attrs: args[0] + along(args[1], attrs["axis"], args[0].ndim),
+    lambda args, attrs, target: [topi.nn.bias_add(args[0], args[1], attrs["axis"])],
+)
 def bias_add(data: Expr, bias: Expr, axis: int = 1) -> Call:
     """`data` plus the vector `bias` along dimension `axis`."""
     return call("nn.bias_add", data, bias, axis=axis)
 
 
+@operator(
+    "nn.prelu",
+    OpPattern.BROADCAST,
+    _prelu_type,
+    lambda args, attrs: np.where(args[0] > 0, args[0], args[0] * along(args[1], attrs["axis"], args[0].ndim)),
+    lambda args, attrs, target: [topi.cpp.prelu(args[0], args[1], attrs["axis"])],
+)
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
     """`data` where positive, else `data * alpha` with one `alpha` for each index of dimension `axis`."""
     return call("nn.prelu", data, alpha, axis=axis)

@@ -18,7 +18,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, as_expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, define, dtype_of, indices, integer, integers, one_axis, rank, same_dtype, tensors
+from .define import Array, define, dtype_of, indices, integer, integers, one_axis, operator, rank, same_dtype, tensors
 
 
 def _filled(name: str, value: int) -> None:
@@ -65,32 +65,10 @@ def _full_te(value: Tensor, shape: Sequence[int], dtype: str, name: str) -> Tens
     return ax_compute(shape, lambda *i: value(), name, ELEMWISE)
 
 
-define(
-    "full",
-    OpPattern.ELEMWISE,
-    _full_type,
-    lambda args, attrs: np.full(integers(attrs["shape"], "full"), args[0], attrs["dtype"] or args[0].dtype),
-    lambda args, attrs, target: [
-        _full_te(args[0], integers(attrs["shape"], "full"), attrs["dtype"] or args[0].dtype, "T_full")
-    ],
-    shape=(),
-    dtype="",
-)
-
-
 def _full_like_type(types: Sequence[Type], attrs: Attrs) -> Type:
     data, value = tensors(types, 2, "full_like")
     rank(value, 0, "full_like")
     return data
-
-
-define(
-    "full_like",
-    OpPattern.ELEMWISE,
-    _full_like_type,
-    lambda args, attrs: np.full_like(args[0], args[1]),
-    lambda args, attrs, target: [_full_te(args[1], args[0].shape, args[0].dtype, "T_full_like")],
-)
 
 
 def _arange_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -115,21 +93,6 @@ def _arange(attrs: Attrs) -> Array:
     return np.asarray(dtype.type(attrs["start"]) + steps, dtype)
 
 
-define(
-    "arange",
-    OpPattern.OPAQUE,
-    _arange_type,
-    lambda args, attrs: _arange(attrs),
-    lambda args, attrs, target: [
-        topi.arange(attrs["start"], attrs["stop"], attrs["step"], attrs["dtype"] or "float32")
-    ],
-    start=0,
-    stop=0,
-    step=1,
-    dtype="float32",
-)
-
-
 def _one_hot_type(types: Sequence[Type], attrs: Attrs) -> Type:
     where, on, off = tensors(types, 3, "one_hot")
     indices(where, "one_hot")
@@ -147,20 +110,6 @@ def _one_hot_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     line = np.arange(attrs["depth"]).reshape([-1 if d == axis else 1 for d in range(where.ndim + 1)])
     hot = np.where(np.expand_dims(where, axis) == line, on, off)
     return np.asarray(hot, attrs["dtype"] or on.dtype)
-
-
-define(
-    "one_hot",
-    OpPattern.OUT_ELEMWISE_FUSABLE,
-    _one_hot_type,
-    _one_hot_numpy,
-    lambda args, attrs, target: [
-        topi.one_hot(args[0], args[1](), args[2](), attrs["depth"], attrs["axis"], attrs["dtype"] or args[1].dtype)
-    ],
-    depth=1,
-    axis=-1,
-    dtype="",
-)
 
 
 # ---------------------------------------------------------------------------------------------------- calls
@@ -189,22 +138,60 @@ def ones(shape: Sequence[int], dtype: str = "float32") -> Call:
     return call("ones", shape=shape, dtype=dtype)
 
 
+@operator(
+    "full",
+    OpPattern.ELEMWISE,
+    _full_type,
+    lambda args, attrs: np.full(integers(attrs["shape"], "full"), args[0], attrs["dtype"] or args[0].dtype),
+    lambda args, attrs, target: [
+        _full_te(args[0], integers(attrs["shape"], "full"), attrs["dtype"] or args[0].dtype, "T_full")
+    ],
+)
 def full(fill_value: Any, shape: Sequence[int] = (), dtype: str = "") -> Call:
     """A tensor that holds the scalar `fill_value` everywhere, in its dtype unless `dtype` is given."""
     return call("full", as_expr(fill_value), shape=shape, dtype=dtype)
 
 
+@operator(
+    "full_like",
+    OpPattern.ELEMWISE,
+    _full_like_type,
+    lambda args, attrs: np.full_like(args[0], args[1]),
+    lambda args, attrs, target: [_full_te(args[1], args[0].shape, args[0].dtype, "T_full_like")],
+)
 def full_like(data: Expr, fill_value: Any) -> Call:
     """The scalar `fill_value` in the shape and dtype of `data`."""
     return call("full_like", data, as_expr(fill_value, data))
 
 
+@operator(
+    "arange",
+    OpPattern.OPAQUE,
+    _arange_type,
+    lambda args, attrs: _arange(attrs),
+    lambda args, attrs, target: [
+        topi.arange(attrs["start"], attrs["stop"], attrs["step"], attrs["dtype"] or "float32")
+    ],
+    start=0,
+    stop=0,
+)
 def arange(start: float, stop: float | None = None, step: float = 1, dtype: str = "float32") -> Call:
     """`start, start + step, ...` below `stop`; from 0 when `stop` is None."""
     first, last = (0, start) if stop is None else (start, stop)
     return call("arange", start=first, stop=last, step=step, dtype=dtype)
 
 
+@operator(
+    "one_hot",
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    _one_hot_type,
+    _one_hot_numpy,
+    lambda args, attrs, target: [
+        topi.one_hot(args[0], args[1](), args[2](), attrs["depth"], attrs["axis"], attrs["dtype"] or args[1].dtype)
+    ],
+    depth=1,
+    dtype="",
+)
 def one_hot(indices: Expr, on_value: Any, off_value: Any, depth: int, axis: int = -1, dtype: str = "float32") -> Call:
     """A new dimension of `depth` at `axis` that holds `on_value` at the index and `off_value` elsewhere."""
     on = as_expr(on_value)

@@ -1,6 +1,10 @@
 """How an operator is written down: checks on what it is given, and its entry in the table.
 
-    define("nn.relu", OpPattern.ELEMWISE, infer, numpy, compute, alpha=0.01)     # keyword arguments: attribute defaults
+    define("nn.leaky_relu", OpPattern.ELEMWISE, infer, numpy, compute, alpha=0.01)    # keyword arguments: attributes
+
+    @operator("nn.leaky_relu", OpPattern.ELEMWISE, infer, numpy, compute)             # the same
+    def leaky_relu(data: Expr, alpha: float = 0.01) -> Call:
+        return call("nn.leaky_relu", data, alpha=alpha)
 
 A type rule says what is wrong with its arguments in one sentence.  It may lean on the checks of `te_lite.topi`: what
 those refuse leaves the rule as a GraphError too.
@@ -8,8 +12,9 @@ those refuse leaves the rule as a GraphError too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +29,7 @@ from ..ir.types import DTYPE_LAW, TensorType, TupleType, Type
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Shape: TypeAlias = tuple[int, ...]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def define(name: str, pattern: OpPattern, infer: Infer, numpy: Numpy, compute: Compute | None, **defaults: Any) -> Op:
@@ -41,6 +47,23 @@ def define(name: str, pattern: OpPattern, infer: Infer, numpy: Numpy, compute: C
             raise GraphError(str(refused)) from None
 
     return register(Op(name, pattern, checked, numpy, compute, defaults))
+
+
+def operator(
+    name: str, pattern: OpPattern, infer: Infer, numpy: Numpy, compute: Compute | None, **required: Any
+) -> Callable[[Function], Function]:
+    """Register the operator that the decorated function calls; its parameters that are no nodes are the attributes.
+
+    Defaults are those of the function, or `required` ones; of both kinds the value says what an attribute may be.
+    """
+
+    def registered(function: Function) -> Function:
+        parameters = signature(function).parameters.values()
+        found = {p.name: p.default for p in parameters if "Expr" not in p.annotation and p.annotation != "Any"}
+        define(name, pattern, infer, numpy, compute, **{**found, **required})
+        return function
+
+    return registered
 
 
 def _like(default: Any, value: Any, key: str, what: str) -> None:

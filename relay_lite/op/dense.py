@@ -14,7 +14,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, define, dtype_of, factors, rank, same_dtype, tensors
+from .define import Array, dtype_of, factors, operator, rank, same_dtype, tensors
 
 
 def _product_type(types: Sequence[Type], attrs: Attrs, ndim: int, what: str, turned: tuple[bool, bool]) -> TensorType:
@@ -50,47 +50,25 @@ def _turned(attrs: Attrs) -> tuple[bool, bool]:
     return bool(attrs["transpose_a"]), bool(attrs["transpose_b"])
 
 
-define(
+@operator(
     "nn.dense",
     OpPattern.OUT_ELEMWISE_FUSABLE,
     lambda types, attrs: _with_units(_product_type(types, attrs, 2, "nn.dense", (False, True)), attrs, "nn.dense"),
     lambda args, attrs: _product(args[0], args[1], attrs, (False, True)),
     lambda args, attrs, target: [topi.nn.dense(args[0], args[1], out_dtype=attrs["out_dtype"] or None)],
-    units=None,
-    out_dtype="",
 )
-
-define(
-    "nn.matmul",
-    OpPattern.OUT_ELEMWISE_FUSABLE,
-    lambda types, attrs: _with_units(_product_type(types, attrs, 2, "nn.matmul", _turned(attrs)), attrs, "nn.matmul"),
-    lambda args, attrs: _product(args[0], args[1], attrs, _turned(attrs)),
-    lambda args, attrs, target: [topi.nn.matmul(args[0], args[1], None, attrs["out_dtype"] or None, *_turned(attrs))],
-    units=None,
-    out_dtype="",
-    transpose_a=False,
-    transpose_b=False,
-)
-
-define(
-    "nn.batch_matmul",
-    OpPattern.OUT_ELEMWISE_FUSABLE,
-    lambda types, attrs: _product_type(types, attrs, 3, "nn.batch_matmul", _turned(attrs)),
-    lambda args, attrs: _product(args[0], args[1], attrs, _turned(attrs)),
-    lambda args, attrs, target: [
-        topi.nn.batch_matmul(args[0], args[1], None, attrs["out_dtype"] or None, *_turned(attrs))
-    ],
-    out_dtype="",
-    transpose_a=False,
-    transpose_b=True,
-)
-
-
 def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "") -> Call:
     """[M, K] with weight [units, K] gives [M, units]."""
     return call("nn.dense", data, weight, units=units, out_dtype=out_dtype)
 
 
+@operator(
+    "nn.matmul",
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    lambda types, attrs: _with_units(_product_type(types, attrs, 2, "nn.matmul", _turned(attrs)), attrs, "nn.matmul"),
+    lambda args, attrs: _product(args[0], args[1], attrs, _turned(attrs)),
+    lambda args, attrs, target: [topi.nn.matmul(args[0], args[1], None, attrs["out_dtype"] or None, *_turned(attrs))],
+)
 def matmul(
     tensor_a: Expr,
     tensor_b: Expr,
@@ -104,6 +82,15 @@ def matmul(
                 transpose_b=transpose_b)  # fmt: skip
 
 
+@operator(
+    "nn.batch_matmul",
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    lambda types, attrs: _product_type(types, attrs, 3, "nn.batch_matmul", _turned(attrs)),
+    lambda args, attrs: _product(args[0], args[1], attrs, _turned(attrs)),
+    lambda args, attrs, target: [
+        topi.nn.batch_matmul(args[0], args[1], None, attrs["out_dtype"] or None, *_turned(attrs))
+    ],
+)
 def batch_matmul(
     tensor_a: Expr, tensor_b: Expr, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True
 ) -> Call:

@@ -15,7 +15,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, choice, define, integer, rank, tensors
+from .define import Array, choice, integer, operator, rank, tensors
 from .window import check_layout, pick, to_layout
 
 
@@ -46,18 +46,6 @@ def _depth_to_space_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     return np.ascontiguousarray(to_layout(out.reshape(n, c // (b * b), h * b, w * b), "NCHW", attrs["layout"]))
 
 
-define(
-    "nn.depth_to_space",
-    OpPattern.INJECTIVE,
-    _depth_to_space_type,
-    _depth_to_space_numpy,
-    lambda args, attrs, target: [topi.nn.depth_to_space(args[0], attrs["block_size"], attrs["layout"], attrs["mode"])],
-    block_size=1,
-    layout="NCHW",
-    mode="DCR",
-)
-
-
 def _space_to_depth_type(types: Sequence[Type], attrs: Attrs) -> Type:
     what = "nn.space_to_depth"
     x, layout, b = _blocks(types, attrs, what)
@@ -75,17 +63,14 @@ def _space_to_depth_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     return np.ascontiguousarray(to_layout(out, "NCHW", attrs["layout"]))
 
 
-define(
-    "nn.space_to_depth",
+@operator(
+    "nn.depth_to_space",
     OpPattern.INJECTIVE,
-    _space_to_depth_type,
-    _space_to_depth_numpy,
-    lambda args, attrs, target: [topi.nn.space_to_depth(args[0], attrs["block_size"], attrs["layout"])],
+    _depth_to_space_type,
+    _depth_to_space_numpy,
+    lambda args, attrs, target: [topi.nn.depth_to_space(args[0], attrs["block_size"], attrs["layout"], attrs["mode"])],
     block_size=1,
-    layout="NCHW",
 )
-
-
 def depth_to_space(data: Expr, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Call:
     """[N, C, H, W] as [N, C / b^2, H * b, W * b].
 
@@ -94,6 +79,14 @@ def depth_to_space(data: Expr, block_size: int, layout: str = "NCHW", mode: str 
     return call("nn.depth_to_space", data, block_size=block_size, layout=layout, mode=mode)
 
 
+@operator(
+    "nn.space_to_depth",
+    OpPattern.INJECTIVE,
+    _space_to_depth_type,
+    _space_to_depth_numpy,
+    lambda args, attrs, target: [topi.nn.space_to_depth(args[0], attrs["block_size"], attrs["layout"])],
+    block_size=1,
+)
 def space_to_depth(data: Expr, block_size: int, layout: str = "NCHW") -> Call:
     """[N, C, H, W] as [N, C * b^2, H / b, W / b]; the inverse of `depth_to_space` in mode "DCR"."""
     return call("nn.space_to_depth", data, block_size=block_size, layout=layout)

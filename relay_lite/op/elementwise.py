@@ -16,7 +16,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, as_expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, define, dtype_of, floats, numbers, tensors
+from .define import Array, define, dtype_of, floats, numbers, operator, tensors
 from .erf import erf as erf_array
 
 Elements = Callable[[Any], Any]
@@ -104,16 +104,6 @@ def _leaky_relu_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return x
 
 
-define(
-    "nn.leaky_relu",
-    OpPattern.ELEMWISE,
-    _leaky_relu_type,
-    lambda args, attrs: np.where(args[0] > 0, args[0], args[0] * args[0].dtype.type(attrs["alpha"])),
-    lambda args, attrs, target: [topi.cpp.leaky_relu(args[0], attrs["alpha"])],
-    alpha=0.01,
-)
-
-
 def _clip_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "clip")
     numbers(x, "clip")
@@ -135,30 +125,9 @@ def _clip_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     return np.asarray(np.clip(args[0], args[0].dtype.type(lo), args[0].dtype.type(hi)))
 
 
-define(
-    "clip",
-    OpPattern.ELEMWISE,
-    _clip_type,
-    _clip_numpy,
-    lambda args, attrs, target: [topi.clip(args[0], *_bounds(attrs, args[0].dtype))],
-    a_min=float("-inf"),
-    a_max=float("inf"),
-)
-
-
 def _cast_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "cast")
     return TensorType(x.shape, dtype_of(attrs["dtype"], "", "cast"))
-
-
-define(
-    "cast",
-    OpPattern.ELEMWISE,
-    _cast_type,
-    lambda args, attrs: np.asarray(convert(args[0], attrs["dtype"])),
-    lambda args, attrs, target: [topi.cpp.cast(args[0], attrs["dtype"])],
-    dtype="",
-)
 
 
 # ---------------------------------------------------------------------------------------------------- calls
@@ -209,16 +178,40 @@ isnan = unary_call("isnan")
 logical_not = unary_call("logical_not")
 
 
+@operator(
+    "nn.leaky_relu",
+    OpPattern.ELEMWISE,
+    _leaky_relu_type,
+    lambda args, attrs: np.where(args[0] > 0, args[0], args[0] * args[0].dtype.type(attrs["alpha"])),
+    lambda args, attrs, target: [topi.cpp.leaky_relu(args[0], attrs["alpha"])],
+)
 def leaky_relu(data: Expr, alpha: float = 0.01) -> Call:
     """`data` where positive, else `alpha * data`."""
     return call("nn.leaky_relu", data, alpha=alpha)
 
 
+@operator(
+    "clip",
+    OpPattern.ELEMWISE,
+    _clip_type,
+    _clip_numpy,
+    lambda args, attrs, target: [topi.clip(args[0], *_bounds(attrs, args[0].dtype))],
+    a_min=float("-inf"),
+    a_max=float("inf"),
+)
 def clip(a: Expr, a_min: float, a_max: float) -> Call:
     """Every element moved into [a_min, a_max]; infinite bounds are allowed."""
     return call("clip", a, a_min=a_min, a_max=a_max)
 
 
+@operator(
+    "cast",
+    OpPattern.ELEMWISE,
+    _cast_type,
+    lambda args, attrs: np.asarray(convert(args[0], attrs["dtype"])),
+    lambda args, attrs, target: [topi.cpp.cast(args[0], attrs["dtype"])],
+    dtype="",
+)
 def cast(data: Expr, dtype: str) -> Call:
     """The elements converted to `dtype` (floats to integers by truncation)."""
     return call("cast", data, dtype=dtype)

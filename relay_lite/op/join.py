@@ -16,7 +16,7 @@ from ..ir.make import as_tuple, call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, TupleType, Type
-from .define import Array, define, fields, integer, integers, one_axis, tensors
+from .define import Array, fields, integer, integers, one_axis, operator, tensors
 
 
 def _concatenate_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -31,32 +31,12 @@ def _concatenate_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType((*first[:axis], sum(s[axis] for s in shapes), *first[axis + 1 :]), parts[0].dtype)
 
 
-define(
-    "concatenate",
-    OpPattern.INJECTIVE,
-    _concatenate_type,
-    lambda args, attrs: np.concatenate(args[0], attrs["axis"]),
-    lambda args, attrs, target: [topi.concatenate(args[0], attrs["axis"])],
-    axis=0,
-)
-
-
 def _stack_type(types: Sequence[Type], attrs: Attrs) -> Type:
     parts = fields(types, "stack")
     shapes = [t.shape for t in parts]
     require(len(set(shapes)) == 1, GraphError, "stack", "all shapes must be equal", shapes=shapes)
     axis = one_axis(attrs["axis"], len(shapes[0]) + 1, "stack")
     return TensorType((*shapes[0][:axis], len(shapes), *shapes[0][axis:]), parts[0].dtype)
-
-
-define(
-    "stack",
-    OpPattern.INJECTIVE,
-    _stack_type,
-    lambda args, attrs: np.stack(args[0], attrs["axis"]),
-    lambda args, attrs, target: [topi.stack(args[0], attrs["axis"])],
-    axis=0,
-)
 
 
 def _cuts(size: int, attrs: Attrs) -> list[int]:
@@ -86,17 +66,6 @@ def _split_numpy(args: Sequence[Any], attrs: Attrs) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(p) for p in np.split(args[0], cuts[1:-1], attrs["axis"]))
 
 
-define(
-    "split",
-    OpPattern.INJECTIVE,
-    _split_type,
-    _split_numpy,
-    lambda args, attrs, target: topi.split(args[0], attrs["indices_or_sections"], attrs["axis"]),
-    indices_or_sections=1,
-    axis=0,
-)
-
-
 def _tile_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "tile")
     reps = integers(attrs["reps"], "tile")
@@ -106,16 +75,6 @@ def _tile_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType(tuple(n * c for n, c in zip(shape, counts, strict=True)), x.dtype)
 
 
-define(
-    "tile",
-    OpPattern.BROADCAST,
-    _tile_type,
-    lambda args, attrs: np.tile(args[0], attrs["reps"]),
-    lambda args, attrs, target: [topi.tile(args[0], integers(attrs["reps"], "tile"))],
-    reps=(),
-)
-
-
 def _repeat_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "repeat")
     axis = one_axis(attrs["axis"], len(x.shape), "repeat")
@@ -123,7 +82,60 @@ def _repeat_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType((*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :]), x.dtype)
 
 
-define(
+# ---------------------------------------------------------------------------------------------------- calls
+
+
+@operator(
+    "concatenate",
+    OpPattern.INJECTIVE,
+    _concatenate_type,
+    lambda args, attrs: np.concatenate(args[0], attrs["axis"]),
+    lambda args, attrs, target: [topi.concatenate(args[0], attrs["axis"])],
+)
+def concatenate(data: Expr | Sequence[Expr], axis: int = 0) -> Call:
+    """Join the tensors of a tuple (or of a list) along `axis`."""
+    return call("concatenate", as_tuple(data), axis=axis)
+
+
+@operator(
+    "stack",
+    OpPattern.INJECTIVE,
+    _stack_type,
+    lambda args, attrs: np.stack(args[0], attrs["axis"]),
+    lambda args, attrs, target: [topi.stack(args[0], attrs["axis"])],
+)
+def stack(data: Expr | Sequence[Expr], axis: int = 0) -> Call:
+    """Join tensors of equal shape along a new dimension `axis`."""
+    return call("stack", as_tuple(data), axis=axis)
+
+
+@operator(
+    "split",
+    OpPattern.INJECTIVE,
+    _split_type,
+    _split_numpy,
+    lambda args, attrs, target: topi.split(args[0], attrs["indices_or_sections"], attrs["axis"]),
+    indices_or_sections=1,
+)
+def split(data: Expr, indices_or_sections: int | Sequence[int], axis: int = 0) -> Call:
+    """Cut along `axis` into equal parts (a number) or at the given positions: a tuple of tensors."""
+    return call("split", data, indices_or_sections=indices_or_sections, axis=axis)
+
+
+@operator(
+    "tile",
+    OpPattern.BROADCAST,
+    _tile_type,
+    lambda args, attrs: np.tile(args[0], attrs["reps"]),
+    lambda args, attrs, target: [topi.tile(args[0], integers(attrs["reps"], "tile"))],
+    reps=(),
+)
+def tile(data: Expr, reps: int | Sequence[int]) -> Call:
+    """The whole tensor repeated `reps[d]` times along each dimension."""
+    return call("tile", data, reps=integers(reps, "tile"))
+
+
+@operator(
     "repeat",
     OpPattern.BROADCAST,
     _repeat_type,
@@ -132,31 +144,6 @@ define(
     repeats=1,
     axis=0,
 )
-
-
-# ---------------------------------------------------------------------------------------------------- calls
-
-
-def concatenate(data: Expr | Sequence[Expr], axis: int = 0) -> Call:
-    """Join the tensors of a tuple (or of a list) along `axis`."""
-    return call("concatenate", as_tuple(data), axis=axis)
-
-
-def stack(data: Expr | Sequence[Expr], axis: int = 0) -> Call:
-    """Join tensors of equal shape along a new dimension `axis`."""
-    return call("stack", as_tuple(data), axis=axis)
-
-
-def split(data: Expr, indices_or_sections: int | Sequence[int], axis: int = 0) -> Call:
-    """Cut along `axis` into equal parts (a number) or at the given positions: a tuple of tensors."""
-    return call("split", data, indices_or_sections=indices_or_sections, axis=axis)
-
-
-def tile(data: Expr, reps: int | Sequence[int]) -> Call:
-    """The whole tensor repeated `reps[d]` times along each dimension."""
-    return call("tile", data, reps=integers(reps, "tile"))
-
-
 def repeat(data: Expr, repeats: int, axis: int) -> Call:
     """Every element repeated `repeats` times along `axis`."""
     return call("repeat", data, repeats=repeats, axis=axis)

@@ -33,7 +33,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, TupleType, Type
-from .define import Array, Shape, define, some_axes, tensors
+from .define import Array, Shape, operator, some_axes, tensors
 
 DTYPES = "float32", "float64"
 TINY = 1e-30
@@ -84,9 +84,7 @@ def _te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
     return list(ax_compute(reduced_shape(x.shape, axes, True), element, f"{x.op.name}_moments", COMM_REDUCE))
 
 
-define("moments", OpPattern.COMM_REDUCE, _type, _numpy, _te, axis=None)
-
-
+@operator("moments", OpPattern.COMM_REDUCE, _type, _numpy, _te)
 def moments(data: Expr, axis: int | Sequence[int] | None = None) -> Call:
     """A tuple: how many elements there are over `axis` (all when None), their mean, and the sum of the squared
     distances from it, in the dtype of `data`, float32 or float64; the axes stay as 1.

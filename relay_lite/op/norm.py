@@ -19,7 +19,7 @@ from ..ir.nodes import Call, Expr, TupleGetItem
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, TupleType, Type
 from .binary import along
-from .define import Array, Shape, define, floats, integer, one_axis, same_dtype, some_axes, tensors, vector
+from .define import Array, Shape, define, floats, integer, one_axis, operator, same_dtype, some_axes, tensors, vector
 
 # ------------------------------------------------------------------------------------------------- softmax
 
@@ -125,19 +125,6 @@ def _batch_norm_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tenso
     return [out, topi.cpp.identity(mean), topi.cpp.identity(var)]
 
 
-define(
-    "nn.batch_norm",
-    OpPattern.OUT_ELEMWISE_FUSABLE,
-    _batch_norm_type,
-    _batch_norm_numpy,
-    _batch_norm_te,
-    axis=1,
-    epsilon=1e-5,
-    center=True,
-    scale=True,
-)
-
-
 def _define_norm(name: str, axis: int, reduced: Any) -> None:
     """A normalisation over the dimensions `reduced(ndim, axis)`."""
 
@@ -196,20 +183,6 @@ def _group_norm_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tenso
     return [_affine_te(out, args, attrs, attrs["axis"] % args[0].ndim)]
 
 
-define(
-    "nn.group_norm",
-    OpPattern.OPAQUE,
-    _group_norm_type,
-    _group_norm_numpy,
-    _group_norm_te,
-    num_groups=1,
-    axis=1,
-    epsilon=1e-5,
-    center=True,
-    scale=True,
-)
-
-
 def _l2_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "nn.l2_normalize")
     floats(x, "nn.l2_normalize")
@@ -227,9 +200,6 @@ def _l2_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
     (x,) = args
     squares = topi.sum(topi.multiply(x, x), some_axes(attrs["axis"], x.ndim, "nn.l2_normalize"), True)
     return [topi.divide(x, topi.cpp.sqrt(topi.maximum(squares, const(attrs["eps"], x.dtype))))]
-
-
-define("nn.l2_normalize", OpPattern.OUT_ELEMWISE_FUSABLE, _l2_type, _l2_numpy, _l2_te, eps=1e-5, axis=None)
 
 
 def _lrn_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -250,34 +220,10 @@ def _lrn_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     return np.asarray(x / scale, x.dtype)
 
 
-define(
-    "nn.lrn",
-    OpPattern.OPAQUE,
-    _lrn_type,
-    _lrn_numpy,
-    lambda args, attrs, target: [topi.nn.lrn(args[0], *(attrs[k] for k in ("size", "axis", "alpha", "beta", "bias")))],
-    size=5,
-    axis=1,
-    bias=2.0,
-    alpha=1e-5,
-    beta=0.75,
-)
-
-
 def _dropout_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "nn.dropout")
     floats(x, "nn.dropout")
     return TupleType((x, x))
-
-
-define(
-    "nn.dropout",
-    OpPattern.OPAQUE,
-    _dropout_type,
-    lambda args, attrs: (args[0], np.ones_like(args[0])),
-    lambda args, attrs, target: [topi.cpp.identity(args[0]), topi.full_like(args[0], 1.0)],
-    rate=0.5,
-)
 
 
 # ---------------------------------------------------------------------------------------------------- calls
@@ -293,6 +239,7 @@ def log_softmax(data: Expr, axis: int = -1) -> Call:
     return call("nn.log_softmax", data, axis=axis)
 
 
+@operator("nn.batch_norm", OpPattern.OUT_ELEMWISE_FUSABLE, _batch_norm_type, _batch_norm_numpy, _batch_norm_te)
 def batch_norm(
     data: Expr,
     gamma: Expr,
@@ -338,6 +285,7 @@ def instance_norm(
     return call("nn.instance_norm", data, gamma, beta, axis=axis, epsilon=epsilon, center=center, scale=scale)
 
 
+@operator("nn.group_norm", OpPattern.OPAQUE, _group_norm_type, _group_norm_numpy, _group_norm_te, num_groups=1)
 def group_norm(
     data: Expr,
     gamma: Expr,
@@ -353,11 +301,19 @@ def group_norm(
                 center=center, scale=scale)  # fmt: skip
 
 
+@operator("nn.l2_normalize", OpPattern.OUT_ELEMWISE_FUSABLE, _l2_type, _l2_numpy, _l2_te, eps=1e-5)
 def l2_normalize(data: Expr, eps: float, axis: int | Sequence[int] | None = None) -> Call:
     """`x / sqrt(max(sum(x * x), eps))` over `axis`, all axes when None."""
     return call("nn.l2_normalize", data, eps=eps, axis=axis)
 
 
+@operator(
+    "nn.lrn",
+    OpPattern.OPAQUE,
+    _lrn_type,
+    _lrn_numpy,
+    lambda args, attrs, target: [topi.nn.lrn(args[0], *(attrs[k] for k in ("size", "axis", "alpha", "beta", "bias")))],
+)
 def lrn(data: Expr, size: int = 5, axis: int = 1, bias: float = 2.0, alpha: float = 1e-5, beta: float = 0.75) -> Call:
     """`x / (bias + alpha / size * sum(x * x)) ** beta`, the sum over `size` neighbours along `axis`."""
     return call("nn.lrn", data, size=size, axis=axis, bias=bias, alpha=alpha, beta=beta)
@@ -368,6 +324,13 @@ def dropout(data: Expr, rate: float = 0.5) -> TupleGetItem:
     return TupleGetItem(dropout_raw(data, rate), 0)
 
 
+@operator(
+    "nn.dropout",
+    OpPattern.OPAQUE,
+    _dropout_type,
+    lambda args, attrs: (args[0], np.ones_like(args[0])),
+    lambda args, attrs, target: [topi.cpp.identity(args[0]), topi.full_like(args[0], 1.0)],
+)
 def dropout_raw(data: Expr, rate: float = 0.5) -> Call:
     """A tuple: `data`, and a mask of ones."""
     return call("nn.dropout", data, rate=rate)

@@ -15,7 +15,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, Shape, choice, define, indices, integers, one_axis, tensors
+from .define import Array, Shape, choice, indices, integers, one_axis, operator, tensors
 
 PAD_MODES = ("constant", "edge", "reflect")
 TAKE_MODES = ("clip", "wrap", "fast")
@@ -65,34 +65,10 @@ def _strided_slice_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[An
     return [topi.strided_slice(x, [r.start for r in ranges], stops, [r.step for r in ranges])]
 
 
-define(
-    "strided_slice",
-    OpPattern.INJECTIVE,
-    _strided_slice_type,
-    lambda args, attrs: np.ascontiguousarray(args[0][tuple(_slices(args[0].shape, attrs))]),
-    _strided_slice_te,
-    begin=(),
-    end=(),
-    strides=None,
-    axes=None,
-    slice_mode="end",
-)
-
-
 def _reverse_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "reverse")
     one_axis(attrs["axis"], len(x.shape), "reverse")
     return x
-
-
-define(
-    "reverse",
-    OpPattern.INJECTIVE,
-    _reverse_type,
-    lambda args, attrs: np.ascontiguousarray(np.flip(args[0], attrs["axis"])),
-    lambda args, attrs, target: [topi.flip(args[0], attrs["axis"])],
-    axis=0,
-)
 
 
 def _take_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -111,17 +87,6 @@ def _take_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     return np.asarray(np.take(data, where, attrs["axis"], mode=modes[attrs["mode"]]))
 
 
-define(
-    "take",
-    OpPattern.INJECTIVE,
-    _take_type,
-    _take_numpy,
-    lambda args, attrs, target: [topi.take(args[0], args[1], attrs["axis"], attrs["mode"])],
-    axis=None,
-    mode="clip",
-)
-
-
 def _gather_type(types: Sequence[Type], attrs: Attrs) -> Type:
     data, where = tensors(types, 2, "gather")
     indices(where, "gather")
@@ -134,16 +99,6 @@ def _gather_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType(where.shape, data.dtype)
 
 
-define(
-    "gather",
-    OpPattern.INJECTIVE,
-    _gather_type,
-    lambda args, attrs: np.take_along_axis(args[0], args[1], attrs["axis"]),
-    lambda args, attrs, target: [topi.gather(args[0], attrs["axis"], args[1])],
-    axis=0,
-)
-
-
 def _gather_nd_type(types: Sequence[Type], attrs: Attrs) -> Type:
     data, where = tensors(types, 2, "gather_nd")
     indices(where, "gather_nd")
@@ -151,15 +106,6 @@ def _gather_nd_type(types: Sequence[Type], attrs: Attrs) -> Type:
     law = "the first dimension of the indices counts the dimensions of data that are indexed"
     require(ok, GraphError, "gather_nd", law, data=data.shape, indices=where.shape)
     return TensorType((*where.shape[1:], *data.shape[where.shape[0] :]), data.dtype)
-
-
-define(
-    "gather_nd",
-    OpPattern.INJECTIVE,
-    _gather_nd_type,
-    lambda args, attrs: np.asarray(args[0][tuple(args[1])]),
-    lambda args, attrs, target: [topi.gather_nd(args[0], args[1])],
-)
 
 
 def _sides(attrs: Attrs, ndim: int) -> tuple[list[int], list[int]]:
@@ -190,23 +136,18 @@ def _pad_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     return np.pad(args[0], attrs["pad_width"], attrs["pad_mode"])
 
 
-define(
-    "nn.pad",
-    OpPattern.INJECTIVE,
-    _pad_type,
-    _pad_numpy,
-    lambda args, attrs, target: [
-        topi.nn.pad_sides(args[0], *_sides(attrs, args[0].ndim), attrs["pad_value"], pad_mode=attrs["pad_mode"])
-    ],
-    pad_width=(),
-    pad_value=0.0,
-    pad_mode="constant",
-)
-
-
 # ---------------------------------------------------------------------------------------------------- calls
 
 
+@operator(
+    "strided_slice",
+    OpPattern.INJECTIVE,
+    _strided_slice_type,
+    lambda args, attrs: np.ascontiguousarray(args[0][tuple(_slices(args[0].shape, attrs))]),
+    _strided_slice_te,
+    begin=(),
+    end=(),
+)
 def strided_slice(
     data: Expr,
     begin: Sequence[int],
@@ -222,11 +163,26 @@ def strided_slice(
     return call("strided_slice", data, begin=begin, end=end, strides=strides, axes=axes, slice_mode=slice_mode)
 
 
+@operator(
+    "reverse",
+    OpPattern.INJECTIVE,
+    _reverse_type,
+    lambda args, attrs: np.ascontiguousarray(np.flip(args[0], attrs["axis"])),
+    lambda args, attrs, target: [topi.flip(args[0], attrs["axis"])],
+    axis=0,
+)
 def reverse(data: Expr, axis: int) -> Call:
     """The order along `axis` reversed."""
     return call("reverse", data, axis=axis)
 
 
+@operator(
+    "take",
+    OpPattern.INJECTIVE,
+    _take_type,
+    _take_numpy,
+    lambda args, attrs, target: [topi.take(args[0], args[1], attrs["axis"], attrs["mode"])],
+)
 def take(data: Expr, indices: Expr, axis: int | None = None, mode: str = "clip") -> Call:
     """Elements of the flat tensor, or slices along `axis`, at integer `indices`.
 
@@ -235,16 +191,41 @@ def take(data: Expr, indices: Expr, axis: int | None = None, mode: str = "clip")
     return call("take", data, indices, axis=axis, mode=mode)
 
 
+@operator(
+    "gather",
+    OpPattern.INJECTIVE,
+    _gather_type,
+    lambda args, attrs: np.take_along_axis(args[0], args[1], attrs["axis"]),
+    lambda args, attrs, target: [topi.gather(args[0], attrs["axis"], args[1])],
+    axis=0,
+)
 def gather(data: Expr, axis: int, indices: Expr) -> Call:
     """`out[.., j, ..] = data[.., indices[.., j, ..], ..]` along `axis`; indices count from the front."""
     return call("gather", data, indices, axis=axis)
 
 
+@operator(
+    "gather_nd",
+    OpPattern.INJECTIVE,
+    _gather_nd_type,
+    lambda args, attrs: np.asarray(args[0][tuple(args[1])]),
+    lambda args, attrs, target: [topi.gather_nd(args[0], args[1])],
+)
 def gather_nd(data: Expr, indices: Expr) -> Call:
     """`out[y, z] = data[indices[0, y], ..., indices[m - 1, y], z]` for indices [m, y]."""
     return call("gather_nd", data, indices)
 
 
+@operator(
+    "nn.pad",
+    OpPattern.INJECTIVE,
+    _pad_type,
+    _pad_numpy,
+    lambda args, attrs, target: [
+        topi.nn.pad_sides(args[0], *_sides(attrs, args[0].ndim), attrs["pad_value"], pad_mode=attrs["pad_mode"])
+    ],
+    pad_width=(),
+)
 def pad(data: Expr, pad_width: Sequence[Sequence[int]], pad_value: float = 0.0, pad_mode: str = "constant") -> Call:
     """Put (before, after) elements around each dimension.
 

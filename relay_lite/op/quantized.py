@@ -20,7 +20,7 @@ from ..ir.nodes import Call, Constant, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
 from ..ir.visit import expand_to
-from .define import Array, choice, define, floats, one_axis, tensors
+from .define import Array, choice, define, floats, one_axis, operator, tensors
 
 DTYPES = ("int8", "uint8")
 
@@ -69,12 +69,12 @@ def _dequantize_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
 
 
 define("qnn.quantize", OpPattern.OPAQUE, _quantize_type, _quantize_numpy, None, axis=-1)
-define("qnn.dequantize", OpPattern.OPAQUE, _dequantize_type, _dequantize_numpy, None, axis=-1)
 
 
 # ---------------------------------------------------------------------------------------------------- calls
 
 
+@operator("qnn.dequantize", OpPattern.OPAQUE, _dequantize_type, _dequantize_numpy, None)
 def dequantize(data: Expr, scale: Expr, zero: Expr, axis: int = -1) -> Call:
     """`(data - zero) * scale`, in the dtype of the scale."""
     return call("qnn.dequantize", data, scale, zero, axis=axis)

@@ -17,7 +17,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, Shape, choice, define, dtype_of, floats, rank, tensors
+from .define import Array, Shape, choice, dtype_of, floats, operator, rank, tensors
 from .window import check_layout, pick, repeated, to_layout
 
 UPSAMPLING = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
@@ -110,23 +110,6 @@ def _resize_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
     return [topi.cpp.cast(out, attrs["out_dtype"]) if attrs["out_dtype"] not in (None, "", out.dtype) else out]
 
 
-define(
-    "image.resize2d",
-    OpPattern.INJECTIVE,
-    _resize_type,
-    _resize_numpy,
-    _resize_te,
-    size=(),
-    layout="NCHW",
-    method="linear",
-    coordinate_transformation_mode="half_pixel",
-    rounding_method="",
-    cubic_alpha=-0.5,
-    cubic_exclude=False,
-    out_dtype="",
-)
-
-
 # ------------------------------------------------------------------------------------------------ upsampling
 
 
@@ -158,23 +141,10 @@ def _upsampling_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType(_resized(x, resize["size"], resize["layout"], resize["method"], "nn.upsampling"), x.dtype)
 
 
-define(
-    "nn.upsampling",
-    OpPattern.INJECTIVE,
-    _upsampling_type,
-    lambda args, attrs: _resize_numpy(args, _as_resize(args[0].shape, attrs)),
-    lambda args, attrs, target: _resize_te(args, _as_resize(args[0].shape, attrs), target),
-    scale_h=1,
-    scale_w=1,
-    layout="NCHW",
-    method="nearest_neighbor",
-    align_corners=False,
-)
-
-
 # ---------------------------------------------------------------------------------------------------- calls
 
 
+@operator("image.resize2d", OpPattern.INJECTIVE, _resize_type, _resize_numpy, _resize_te, size=())
 def resize2d(
     data: Expr,
     size: int | Sequence[int],
@@ -198,6 +168,13 @@ def resize2d(
                 cubic_alpha=cubic_alpha, cubic_exclude=cubic_exclude, out_dtype=out_dtype)  # fmt: skip
 
 
+@operator(
+    "nn.upsampling",
+    OpPattern.INJECTIVE,
+    _upsampling_type,
+    lambda args, attrs: _resize_numpy(args, _as_resize(args[0].shape, attrs)),
+    lambda args, attrs, target: _resize_te(args, _as_resize(args[0].shape, attrs), target),
+)
 def upsampling(
     data: Expr,
     scale_h: float = 1,

@@ -18,7 +18,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, Shape, define, dtype_of, integer, integers, one_axis, some_axes, tensors
+from .define import Array, Shape, dtype_of, integer, integers, one_axis, operator, some_axes, tensors
 
 LARGE, TILE = 1 << 20, 256
 """Elements of an array, and the side of the tiles that it is permuted in."""
@@ -35,17 +35,6 @@ def _expand_dims_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType(_expand_dims_shape(x.shape, attrs), x.dtype)
 
 
-define(
-    "expand_dims",
-    OpPattern.BROADCAST,
-    _expand_dims_type,
-    lambda args, attrs: args[0].reshape(_expand_dims_shape(args[0].shape, attrs)),
-    lambda args, attrs, target: [topi.expand_dims(args[0], attrs["axis"], attrs["num_newaxis"])],
-    axis=0,
-    num_newaxis=1,
-)
-
-
 def _squeezed(shape: Shape, attrs: Attrs) -> Shape:
     """The axes that are dropped."""
     if attrs["axis"] is None:
@@ -60,16 +49,6 @@ def _squeeze_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "squeeze")
     drop = _squeezed(x.shape, attrs)
     return TensorType(tuple(n for d, n in enumerate(x.shape) if d not in drop), x.dtype)
-
-
-define(
-    "squeeze",
-    OpPattern.INJECTIVE,
-    _squeeze_type,
-    lambda args, attrs: np.squeeze(args[0], _squeezed(args[0].shape, attrs)),
-    lambda args, attrs, target: [topi.squeeze(args[0], _squeezed(args[0].shape, attrs))],
-    axis=None,
-)
 
 
 def resolve(newshape: Sequence[int], shape: Shape) -> Shape:
@@ -133,29 +112,10 @@ def _resolved(attrs: Attrs, shape: Shape) -> Shape:
     return resolve(integers(attrs["newshape"], "reshape"), shape)
 
 
-define(
-    "reshape",
-    OpPattern.INJECTIVE,
-    _reshape_type,
-    lambda args, attrs: args[0].reshape(_resolved(attrs, args[0].shape)),
-    lambda args, attrs, target: [topi.reshape(args[0], _resolved(attrs, args[0].shape))],
-    newshape=(),
-)
-
-
 def _batch_flatten_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "nn.batch_flatten")
     require(len(x.shape) > 0, GraphError, "nn.batch_flatten", "there must be a dimension", shape=x.shape)
     return TensorType((x.shape[0], math.prod(x.shape[1:])), x.dtype)
-
-
-define(
-    "nn.batch_flatten",
-    OpPattern.INJECTIVE,
-    _batch_flatten_type,
-    lambda args, attrs: args[0].reshape(args[0].shape[0], math.prod(args[0].shape[1:])),
-    lambda args, attrs, target: [topi.nn.flatten(args[0])],
-)
 
 
 def _order(axes: Any, ndim: int) -> Shape:
@@ -190,16 +150,6 @@ def _transpose_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return TensorType(tuple(x.shape[a] for a in _order(attrs["axes"], len(x.shape))), x.dtype)
 
 
-define(
-    "transpose",
-    OpPattern.INJECTIVE,
-    _transpose_type,
-    lambda args, attrs: permuted(args[0], _order(attrs["axes"], args[0].ndim)),
-    lambda args, attrs, target: [topi.transpose(args[0], _order(attrs["axes"], args[0].ndim))],
-    axes=None,
-)
-
-
 def _moves(attrs: Attrs, ndim: int) -> Shape:
     """Where each dimension of `dst_layout` comes from."""
     source, target = attrs["src_layout"], attrs["dst_layout"]
@@ -223,17 +173,6 @@ def _layout_transform_te(args: Sequence[Any], attrs: Attrs, target: str) -> list
     return [ax_compute(shape, lambda *i: x[[i[k] for k in read]], "T_layout_trans", topi.tag.INJECTIVE)]
 
 
-define(
-    "layout_transform",
-    OpPattern.INJECTIVE,
-    _layout_transform_type,
-    lambda args, attrs: permuted(args[0], _moves(attrs, args[0].ndim)),
-    _layout_transform_te,
-    src_layout="",
-    dst_layout="",
-)
-
-
 def _broadcast_to_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "broadcast_to")
     shape = integers(attrs["shape"], "broadcast_to")
@@ -241,16 +180,6 @@ def _broadcast_to_type(types: Sequence[Type], attrs: Attrs) -> Type:
     fits = skip >= 0 and all(n in (1, m) for n, m in zip(x.shape, shape[max(skip, 0) :], strict=True))
     require(fits, GraphError, "broadcast_to", "the tensor does not fit the shape", tensor=x.shape, shape=shape)
     return TensorType(shape, x.dtype)
-
-
-define(
-    "broadcast_to",
-    OpPattern.BROADCAST,
-    _broadcast_to_type,
-    lambda args, attrs: np.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to")).copy(),
-    lambda args, attrs, target: [topi.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to"))],
-    shape=(),
-)
 
 
 def _shape_of_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -262,47 +191,99 @@ def _shape_of_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     return np.array(args[0].shape, attrs["dtype"] or "int32")
 
 
-define("shape_of", OpPattern.OPAQUE, _shape_of_type, _shape_of_numpy, None, dtype="int32")
-
-
 # ---------------------------------------------------------------------------------------------------- calls
 
 
+@operator(
+    "expand_dims",
+    OpPattern.BROADCAST,
+    _expand_dims_type,
+    lambda args, attrs: args[0].reshape(_expand_dims_shape(args[0].shape, attrs)),
+    lambda args, attrs, target: [topi.expand_dims(args[0], attrs["axis"], attrs["num_newaxis"])],
+    axis=0,
+)
 def expand_dims(data: Expr, axis: int, num_newaxis: int = 1) -> Call:
     """Insert `num_newaxis` dimensions of 1 before `axis`, counted in the result when negative."""
     return call("expand_dims", data, axis=axis, num_newaxis=num_newaxis)
 
 
+@operator(
+    "squeeze",
+    OpPattern.INJECTIVE,
+    _squeeze_type,
+    lambda args, attrs: np.squeeze(args[0], _squeezed(args[0].shape, attrs)),
+    lambda args, attrs, target: [topi.squeeze(args[0], _squeezed(args[0].shape, attrs))],
+)
 def squeeze(data: Expr, axis: int | Sequence[int] | None = None) -> Call:
     """Drop the dimensions `axis`, which are 1; all dimensions of 1 when None."""
     return call("squeeze", data, axis=axis)
 
 
+@operator(
+    "reshape",
+    OpPattern.INJECTIVE,
+    _reshape_type,
+    lambda args, attrs: args[0].reshape(_resolved(attrs, args[0].shape)),
+    lambda args, attrs, target: [topi.reshape(args[0], _resolved(attrs, args[0].shape))],
+    newshape=(),
+)
 def reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
     """The elements in row-major order in another shape; 0 and -1 to -4 are codes, see `resolve`."""
     return call("reshape", data, newshape=integers(newshape, "reshape"))
 
 
+@operator(
+    "nn.batch_flatten",
+    OpPattern.INJECTIVE,
+    _batch_flatten_type,
+    lambda args, attrs: args[0].reshape(args[0].shape[0], math.prod(args[0].shape[1:])),
+    lambda args, attrs, target: [topi.nn.flatten(args[0])],
+)
 def batch_flatten(data: Expr) -> Call:
     """[N, ...] as [N, product of the rest]."""
     return call("nn.batch_flatten", data)
 
 
+@operator(
+    "transpose",
+    OpPattern.INJECTIVE,
+    _transpose_type,
+    lambda args, attrs: permuted(args[0], _order(attrs["axes"], args[0].ndim)),
+    lambda args, attrs, target: [topi.transpose(args[0], _order(attrs["axes"], args[0].ndim))],
+)
 def transpose(data: Expr, axes: Sequence[int] | None = None) -> Call:
     """Permute the dimensions: dimension k of the result is `axes[k]` of `data`; reversed when None."""
     return call("transpose", data, axes=axes)
 
 
+@operator(
+    "layout_transform",
+    OpPattern.INJECTIVE,
+    _layout_transform_type,
+    lambda args, attrs: permuted(args[0], _moves(attrs, args[0].ndim)),
+    _layout_transform_te,
+    src_layout="",
+    dst_layout="",
+)
 def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Call:
     """Permute the dimensions from one layout, as "NCHW", to another, as "NHWC"."""
     return call("layout_transform", data, src_layout=src_layout, dst_layout=dst_layout)
 
 
+@operator(
+    "broadcast_to",
+    OpPattern.BROADCAST,
+    _broadcast_to_type,
+    lambda args, attrs: np.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to")).copy(),
+    lambda args, attrs, target: [topi.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to"))],
+    shape=(),
+)
 def broadcast_to(data: Expr, shape: Sequence[int]) -> Call:
     """Stretch dimensions of 1, and put new ones in front, until `data` has `shape`."""
     return call("broadcast_to", data, shape=integers(shape, "broadcast_to"))
 
 
+@operator("shape_of", OpPattern.OPAQUE, _shape_of_type, _shape_of_numpy, None)
 def shape_of(data: Expr, dtype: str = "int32") -> Call:
     """The shape as a vector."""
     return call("shape_of", data, dtype=dtype)
