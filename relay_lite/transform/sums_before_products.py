@@ -160,7 +160,7 @@ class _Axis(ConvAxis):
         else:
             first = tap * self.dilation - self.before
             last = first + self.out - 1
-        first = max(first, 0)
+        first = min(max(first, 0), self.size)
         return first, max(first, min(last + 1, self.size))
 
 

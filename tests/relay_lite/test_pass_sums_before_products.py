@@ -18,6 +18,8 @@ from relay_lite.transform import PassContext
 from relay_lite.transform.sums_before_products import CONVOLUTIONS, LEAST_GAIN, MATMULS, POOLS, SumsBeforeProducts
 from tests.amount import examples
 
+from .pass_graphs import assert_same_meaning
+
 
 def wide(name: str, shape: Sequence[int]) -> Var:
     return var(name, shape, "float64")
@@ -203,3 +205,12 @@ def test_what_is_needed_anyway_stays() -> None:
         call("sum", halves, axis=(1,)),
     ):
         assert changed(body).body is body
+
+
+def test_taps_behind_all_data_meet_nothing() -> None:
+    x, w = var("x", (2, 2, 1, 1, 2)), var("w", (3, 2, 1, 1, 4))
+    conv = call("nn.conv3d", x, w, padding=(0, 0, 1, 0, 0, 4), dilation=(1, 1, 2), channels=3, kernel_size=(1, 1, 4))
+    before = Function((x, w), call("mean", conv, axis=(0, 1, 4)))
+    after = SumsBeforeProducts()(before)
+    assert after is not before
+    assert_same_meaning(before, after, 1e-6)
