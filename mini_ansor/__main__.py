@@ -4,15 +4,15 @@ A round draws programs, evolves them under the model, measures the best that are
 are measured at random, for the model may be wrong (section 5).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass
+from functools import partial, reduce
+from inspect import signature
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,43 +21,34 @@ import numpy as np
 import xgboost
 
 from .c import Measurer, Result, c_text
-from .expr import Axis, Binary, Const, Expr, Load, Not, Op, Reduce, Select, binary, children
+from .expr import MEANING, Axis, Call, Const, Expr, Load, Op, Reduce, binary, children
 from .features import features
 from .lower import lower
 from .population import Genes, Scored, evolve, random_genes
 from .program import ANNOTATIONS, Machine, State, Step, StepError, ordered
 from .sketch import generate_sketches
-from .steps import StorageAlign
+from .steps import STEPS
 
 PER_ROUND, DRAWN, AT_RANDOM, KEPT = 16, 64, 0.1, 16
 """Programs measured in a round, drawn at random in it, the share measured at random, the best ones evolved further."""
 
 
 # ---------------------------------------------------------------------------------------------------------- workloads
-
-
 def placeholder(shape: Sequence[int], name: str, dtype: str = "float32") -> Op:
     """An input."""
-    return Op(name, tuple(axis(f"i{d}", n) for d, n in enumerate(shape)), None, dtype, name)
+    return Op(name, tuple(Axis(f"i{d}", n) for d, n in enumerate(shape)), None, dtype, name)
 
 
 def compute(shape: Sequence[int], f: Callable[..., Expr], name: str) -> Op:
     """The tensor whose point `(i, j, ...)` is `f(i, j, ...)`; the axes are named after the arguments of `f`."""
-    axes = tuple(axis(name, n) for name, n in zip(f.__code__.co_varnames, shape, strict=False))
+    axes = tuple(Axis(name, n) for name, n in zip(f.__code__.co_varnames, shape, strict=False))
     body = f(*axes)
     return Op(name, axes, body, body.dtype, name)
 
 
-def axis(name: str, extent: int) -> Axis:
-    """An axis.  Raises ValueError for one without points."""
-    if extent < 1:
-        raise ValueError(f"the extent of {name} must be at least 1, got {extent}")
-    return Axis(name, extent)
-
-
 def matmul(n: int, m: int, k: int) -> list[Op]:
     """A [N, K] times B [K, M]."""
-    a, b, r = placeholder((n, k), "A"), placeholder((k, m), "B"), axis("k", k)
+    a, b, r = placeholder((n, k), "A"), placeholder((k, m), "B"), Axis("k", k)
     return [a, b, compute((n, m), lambda i, j: Reduce("sum", a[i, r] * b[r, j], (r,)), "C")]
 
 
@@ -67,14 +58,11 @@ def conv2d(n: int, h: int, w: int, co: int, ci: int, k: int, stride: int, pad: i
     bias = placeholder((1, co, 1, 1), "bias")
 
     def padded(i0: Expr, i1: Expr, i2: Expr, i3: Expr) -> Expr:
-        inside = [i2 >= pad, i2 < h + pad, i3 >= pad, i3 < w + pad]
-        all_inside = inside[0]
-        for cond in inside[1:]:
-            all_inside = binary("&&", all_inside, cond)
-        return Select(all_inside, data[i0, i1, i2 - pad, i3 - pad], Const(0, "float32"))
+        inside = reduce(partial(binary, "&&"), [i2 >= pad, i2 < h + pad, i3 >= pad, i3 < w + pad])
+        return Call("select", (inside, data[i0, i1, i2 - pad, i3 - pad], Const(0, "float32")))
 
     image = compute((n, ci, h + 2 * pad, w + 2 * pad), padded, "pad_temp") if pad else data
-    rc, ry, rx = axis("rc", ci), axis("ry", k), axis("rx", k)
+    rc, ry, rx = Axis("rc", ci), Axis("ry", k), Axis("rx", k)
 
     def window(nn: Expr, ff: Expr, yy: Expr, xx: Expr) -> Expr:
         return Reduce("sum", image[nn, rc, yy * stride + ry, xx * stride + rx] * kernel[ff, rc, ry, rx], (rc, ry, rx))
@@ -88,25 +76,17 @@ def conv2d(n: int, h: int, w: int, co: int, ci: int, k: int, stride: int, pad: i
 
 @dataclass(frozen=True)
 class Workload:
-    """`make` gives the tensors for `count` numbers; `key` is what the engine calls it with the same numbers."""
+    """`make` gives the tensors for some numbers; `key` is what the engine calls it with the same numbers."""
 
     make: Callable[..., list[Op]]
     default: tuple[int, ...]
     key: Callable[..., list[object]]
 
-    def numbers(self, given: Sequence[int]) -> tuple[int, ...]:
-        """The shape: all numbers, or one for all of them."""
-        if len(given) not in (0, 1, len(self.default)):
-            raise ValueError(f"one number or {len(self.default)} are needed, got {list(given)}")
-        return tuple(given) if len(given) > 1 else tuple(given) * len(self.default) or self.default
-
 
 WORKLOADS = {
     "matmul": Workload(matmul, (512, 512, 512), lambda *shape: ["matmul", *shape]),
     "conv2d": Workload(
-        conv2d,
-        (1, 7, 7, 512, 512, 3, 1, 1),
-        lambda *n: ["conv2d_layer", *n[:5], n[5], n[5], [n[6], n[6]], [n[7], n[7]]],
+        conv2d, (1, 7, 7, 512, 512, 3, 1, 1), lambda *n: ["conv2d_layer", *n[:6], n[5], [n[6]] * 2, [n[7]] * 2]
     ),
 }
 
@@ -117,52 +97,31 @@ def total_flops(args: Sequence[Op]) -> int:
 
 
 def flops(e: Expr, output: str) -> int:
-    """Operations on numbers of the kind of the `output`; those of the others are index arithmetic."""
+    """Operations on numbers of the type of the `output`; those on others are index arithmetic."""
     match e:
         case Reduce(_, source, axes):
             return prod(a.extent for a in axes) * (1 + flops(source, output))
-        case Binary(_, a, b):
-            return (_kind(output) in (_kind(a.dtype), _kind(b.dtype))) + flops(a, output) + flops(b, output)
-        case Not(a):
-            return (output == "bool") + flops(a, output)
-        case Select(cond, a, b):
+        case Call("select", (cond, a, b)):
             return flops(cond, output) + max(flops(a, output), flops(b, output))
         case Load():
             return 0
-        case _:
-            return sum(flops(part, output) for part in children(e))
-
-
-def _kind(dtype: str) -> str:
-    return dtype.rstrip("0123456789")
-
-
-# ------------------------------------------------------------------------------------------------------------ records
-
-
-STEPS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__subclasses__()}
+    counted = isinstance(e, Call) and e.op in MEANING and output in [a.dtype for a in e.args]
+    return counted + sum(flops(part, output) for part in children(e))
 
 
 def step_to_json(step: Step) -> list[Any]:
     """The list that stands for a step in a record."""
-    values = [getattr(step, f.name) for f in fields(step)]
-    values = [ANNOTATIONS.index(v) if v in ANNOTATIONS else list(v) if isinstance(v, tuple) else v for v in values]
-    return [step.tag, *[int(v) if isinstance(v, bool) else v for v in values]]
+    values = [list(v) if isinstance(v, tuple) else v for v in step.args]
+    return [step.tag, *[ANNOTATIONS.index(v) if v in ANNOTATIONS else v for v in values]]
 
 
 def step_from_json(data: list[Any]) -> Step:
     """The step that a list stands for.  Raises StepError for one that is none."""
-    kind = STEPS.get(data[0]) if isinstance(data, list) and data and isinstance(data[0], str) else None
-    if kind is None or len(data) != 1 + len(fields(kind)):
+    function = STEPS.get(data[0]) if isinstance(data, list) and data and isinstance(data[0], str) else None
+    if function is None or len(data) != len(signature(function).parameters):
         raise StepError(f"no step of {', '.join(STEPS)}: {data}")
-    named: dict[str, Any] = {f.name: value for f, value in zip(fields(kind), data[1:], strict=True)}
-    for name, value in named.items():
-        named[name] = tuple(value) if isinstance(value, list) else value
-        if name == "annotation":
-            named[name] = ANNOTATIONS[value]
-        elif name in ("inner_to_outer", "factor") and kind is not StorageAlign:
-            named[name] = bool(value)
-    return kind(**named)
+    args: list[Any] = [tuple(v) if isinstance(v, list) else v for v in data[1:]]
+    return Step(data[0], (*args[:2], ANNOTATIONS[args[2]]) if data[0] == "AN" else tuple(args))
 
 
 def record_line(key: list[object], machine: Machine, state: State, result: Result) -> str:
@@ -173,8 +132,6 @@ def record_line(key: list[object], machine: Machine, state: State, result: Resul
 
 
 # ------------------------------------------------------------------------------------------------------------ model
-
-
 class Model:
     """Gradient-boosted trees; the score of a program is the sum of what they say of its rows (section 5.2)."""
 
@@ -206,27 +163,19 @@ class Model:
 
 
 # ------------------------------------------------------------------------------------------------------------- search
-
-
-@dataclass
 class Search:
     """Programs of one computation: what was measured, and what the model has learnt of it."""
 
-    args: Sequence[Op]
-    machine: Machine
-    rng: np.random.Generator
-    measured: dict[str, tuple[State, Result]] = field(default_factory=dict)
-    best_genes: list[tuple[float, Genes]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.sketches = generate_sketches(self.args, self.machine)
-        self.model = Model(int(self.rng.integers(2**31)))
+    def __init__(self, args: Sequence[Op], machine: Machine, rng: np.random.Generator) -> None:
+        self.machine, self.rng, self.sketches = machine, rng, generate_sketches(args, machine)
+        self.model = Model(int(rng.integers(2**31)))
+        self.measured: dict[str, tuple[State, Result, Genes]] = {}
         self.rows: dict[str, np.ndarray] = {}
 
-    @property
-    def best(self) -> tuple[State, Result] | None:
+    def ranked(self) -> list[tuple[State, Result, Genes]]:
+        """The programs that were measured and are right, the fastest first."""
         right = [found for found in self.measured.values() if not found[1].error_no]
-        return min(right, key=lambda found: found[1].cost, default=None)
+        return sorted(right, key=lambda found: found[1].cost)
 
     def features(self, state: State) -> np.ndarray:
         """Those of a program, which are computed once."""
@@ -242,23 +191,20 @@ class Search:
     def propose(self, count: int) -> list[Scored]:
         """The programs to measure next: the best new ones of an evolution, and some at random."""
         drawn = [random_genes(self.sketches[self.rng.integers(len(self.sketches))], self.rng) for _ in range(DRAWN)]
-        kept = [genes for _, genes in sorted(self.best_genes, key=lambda found: found[0])[:KEPT]]
+        kept = [genes for _, _, genes in self.ranked()[:KEPT]]
         found = evolve([*kept, *drawn], self.score, self.machine, self.rng)
         new = [scored for scored in found if str(scored[1]) not in self.measured]
         good = new[: count - int(AT_RANDOM * count)]
         others = new[len(good) :]
-        picked = self.rng.permutation(len(others))[: count - len(good)]
-        return [*good, *[others[i] for i in picked]]
+        return [*good, *[others[i] for i in self.rng.permutation(len(others))[: count - len(good)]]]
 
     def learn(self, scored: Scored, result: Result) -> None:
-        _, state, genes = scored
-        self.measured[str(state)] = state, result
-        self.best_genes += [] if result.error_no else [(result.cost, genes)]
+        self.measured[str(scored[1])] = scored[1], result, scored[2]
 
     def fit(self) -> None:
         """Train the model anew on all that was measured."""
-        programs, results = zip(*self.measured.values(), strict=True)
-        self.model.fit([self.features(state) for state in programs], [result.cost for result in results])
+        rows = [self.features(state) for state, _, _ in self.measured.values()]
+        self.model.fit(rows, [result.cost for _, result, _ in self.measured.values()])
 
 
 def tune(search: Search, trials: int, measurer: Measurer, record: Callable[[State, Result], None]) -> None:
@@ -273,8 +219,8 @@ def tune(search: Search, trials: int, measurer: Measurer, record: Callable[[Stat
             record(scored[1], result)
             search.learn(scored, result)
         search.fit()
-        best, last = search.best, list(search.measured.values())[-1][1]
-        text = f"{1000 * best[1].cost:.3f} ms" if best else f"none is right yet, of the last one: {last.message}"
+        best = search.ranked()[:1]
+        text = f"{1000 * best[0][1].cost:.3f} ms" if best else f"none is right yet, of the last one: {result.message}"
         print(f"{len(search.measured):5} programs, {time.time() - start:5.1f} s, best: {text}", flush=True)
 
 
@@ -289,8 +235,11 @@ def main() -> None:
     parser.add_argument("--print", choices=("sketches", "c"), help="the sketches, or the C text of the best program")
     given = parser.parse_args()
     workload = WORKLOADS[given.workload]
+    shape, count = given.shape or workload.default, len(workload.default)
+    shape = shape * count if len(shape) == 1 else shape
+    if len(shape) != count:
+        parser.error(f"one number or {count} are needed, got {len(shape)}")
     try:
-        shape = workload.numbers(given.shape)
         args, key = workload.make(*shape), workload.key(*shape)
     except ValueError as e:
         parser.error(str(e))
@@ -308,11 +257,9 @@ def main() -> None:
     if shutil.which("gcc") is None:
         parser.error("gcc compiles the programs, and is not on the PATH")
     tune(search, given.trials, Measurer(args, rng), record)
-    if search.best:
-        state, result = search.best
-        gflops = total_flops(args) / result.cost / 1e9
+    for state, result, _ in search.ranked()[:1]:
         print(state if given.print is None else c_text(lower(state)))
-        print(f"{1000 * result.cost:.3f} ms, {gflops:.1f} GFLOP/s")
+        print(f"{1000 * result.cost:.3f} ms, {total_flops(args) / result.cost / 1e9:.1f} GFLOP/s")
 
 
 if __name__ == "__main__":

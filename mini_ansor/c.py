@@ -1,7 +1,6 @@
 """C with OpenMP: the text of a lowered program, compiled by gcc, run as a process of its own, and checked."""
 
-from __future__ import annotations
-
+import re
 import subprocess
 import tempfile
 import time
@@ -12,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from .expr import Binary, Call, Cast, Const, Expr, Load, Not, Op, Select, evaluate, span
+from .expr import Call, Const, Expr, Load, Op, evaluate, span
 from .lower import Alloc, For, If, Lowered, Seq, Stmt, Store, Var, lower
 from .program import BYTES, State, StepError, ordered
 
 CTYPES = {"float32": "float", "int32": "int", "bool": "unsigned char"}
-NUMPY = {"float32": np.float32, "int32": np.int32, "bool": np.bool_}
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math")
-ON_STACK = 1 << 16
-"""Bytes of the largest buffer of a loop that is kept on the stack of a thread."""
+OPERATORS = {
+    "min": "({0} < {1} ? {0} : {1})", "max": "({0} > {1} ? {0} : {1})", "select": "({} ? {} : {})", "!": "!{}",
+    "cast": "(({1}){0})",
+}  # fmt: skip
+ON_STACK = 1 << 16  # bytes of the largest buffer of a loop that is kept on the stack of a thread
 BUILD_SECONDS, RUN_SECONDS, REPEAT_SECONDS, REPEATS = 30, 20, 0.05, 3
 
 
@@ -31,12 +32,8 @@ class Text:
         self.names: dict[object, str] = {}
 
     def name(self, thing: Op | Var) -> str:
-        if thing not in self.names:
-            base = "".join(c if c.isalnum() else "_" for c in thing.name).strip("_") or "x"
-            base = base if base[0].isalpha() else f"v{base}"
-            taken = set(self.names.values())
-            self.names[thing] = next(n for n in (f"{base}_{i}" for i in range(len(taken) + 1)) if n not in taken)
-        return self.names[thing]
+        base = re.sub(r"\W+", "_", thing.name).strip("_")
+        return self.names.setdefault(thing, f"{base if base[:1].isalpha() else 'v' + base}_{len(self.names)}")
 
     def expr(self, e: Expr) -> str:
         match e:
@@ -46,23 +43,17 @@ class Text:
                 return "INFINITY" if value == inf else "-INFINITY" if value == -inf else f"{float(value)!r}f"
             case Const(value):
                 return str(int(value))
-            case Binary("min" | "max" as op, a, b):
-                x, y = self.expr(a), self.expr(b)
-                return f"({x} {'<' if op == 'min' else '>'} {y} ? {x} : {y})"
-            case Binary("//" | "%" as op, a, b) if span(a)[0] < 0:
-                return f"{'floordiv' if op == '//' else 'floormod'}({self.expr(a)}, {self.expr(b)})"
-            case Binary(op, a, b):
-                return f"({self.expr(a)} {'/' if op == '//' else op} {self.expr(b)})"
-            case Not(a):
-                return f"!{self.expr(a)}"
-            case Select(cond, a, b):
-                return f"({self.expr(cond)} ? {self.expr(a)} : {self.expr(b)})"
-            case Cast(dtype, a):
-                return f"(({CTYPES[dtype]}){self.expr(a)})"
-            case Call(func, args, "float32"):
-                return f"{func.replace('abs', 'fabs')}f({', '.join(map(self.expr, args))})"
             case Load(buffer, (index,)):
                 return f"{self.name(buffer)}[{self.expr(index)}]"
+            case Call(op, args, dtype):
+                parts = [self.expr(a) for a in args]
+                if op in ("//", "%"):
+                    op = {"//": "/"}.get(op, op) if span(args[0])[0] >= 0 else {"//": "floordiv", "%": "floormod"}[op]
+                if op in OPERATORS:
+                    return OPERATORS[op].format(*parts, CTYPES[dtype])
+                if not op.isalnum():
+                    return f"({parts[0]} {op} {parts[1]})"
+                return f"{op.replace('abs', 'fabs')}{'f' if dtype == 'float32' else ''}({', '.join(parts)})"
         raise ValueError(f"there is no C text for {e}")
 
     def stmt(self, s: Stmt, indent: str = "  ") -> list[str]:
@@ -83,11 +74,8 @@ class Text:
         raise ValueError(f"there is no C text for a {type(s).__name__}")
 
     def pragma(self, kind: str, var: Var, indent: str) -> list[str]:
-        words = {
-            "parallel": "omp parallel for",
-            "vectorize": "omp simd",
-            "unroll": f"GCC unroll {min(var.extent, 65534)}",
-        }
+        unroll = f"GCC unroll {min(var.extent, 65534)}"
+        words = {"parallel": "omp parallel for", "vectorize": "omp simd", "unroll": unroll}
         return [f"{indent}#pragma {words[kind]}"] if kind in words else []
 
     def local(self, buffer: Op, body: Stmt, indent: str) -> list[str]:
@@ -99,36 +87,28 @@ class Text:
         return [f"{indent}{ctype} *restrict {name} = {room};", *self.stmt(body, indent), f"{indent}free({name});"]
 
 
-HEAD = """\
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
+FLOOR = """
 static inline int floordiv(int a, int b) { return a / b - (a % b < 0); }
 static inline int floormod(int a, int b) { return (a % b + b) % b; }
 """
+INCLUDES = "".join(f"#include <{name}.h>\n" for name in ("math", "omp", "stdio", "stdlib", "string"))
 
 
 def c_text(program: Lowered) -> str:
     """The source of `void program(...)`, whose arguments are those of the computation in order."""
-    text = Text()
-    lines = [HEAD]
+    text, lines = Text(), [INCLUDES + FLOOR]
     args = [f"{CTYPES[b.dtype]} *restrict {text.name(b)}" for b in program.args]
     for b in program.own:
         lines.append(f"static {CTYPES[b.dtype]} {text.name(b)}[{b.shape[0]}] __attribute__((aligned(64)));")
-    lines += ["", f"void program({', '.join(args)}) {{"]
-    for nest in program.nests:
-        lines += text.stmt(nest)
-    return "\n".join([*lines, "}", ""])
+    lines += ["", f"void program({', '.join(args)}) {{", *text.stmt(Seq(program.nests)), "}", ""]
+    return "\n".join(lines)
 
 
 def main_text(args: Sequence[Op]) -> str:
     """A `main` that reads the inputs, poisons the results, runs the program, writes the results, and prints times."""
-    sizes = [prod(op.shape) * BYTES[op.dtype] for op in args]
     make, read, write = [], [], []
-    for n, (op, size) in enumerate(zip(args, sizes, strict=True)):
+    for n, op in enumerate(args):
+        size = prod(op.shape) * BYTES[op.dtype]
         make.append(f"  void *a{n} = aligned_alloc(64, ({size} + 63) / 64 * 64); memset(a{n}, 255, {size});")
         if op.body is None:
             read.append(f"  if (fread(a{n}, 1, {size}, in) != {size}) return 3;")
@@ -136,8 +116,6 @@ def main_text(args: Sequence[Op]) -> str:
             write.append(f"  fwrite(a{n}, 1, {size}, out);")
     call = f"program({', '.join(f'a{n}' for n in range(len(args)))});"
     return f"""
-static double now(void) {{ struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }}
-
 int main(int argc, char **argv) {{
   FILE *in = fopen(argv[1], "rb"), *out = fopen(argv[2], "wb");
   if (argc != 3 || !in || !out) return 2;
@@ -145,17 +123,17 @@ int main(int argc, char **argv) {{
   {call}
 {chr(10).join(write)}
   fclose(out);
-  double start = now();
+  double start = omp_get_wtime();
   {call}
   // Of a fast program several calls are made between two looks at the clock; a busy machine makes any of them slow.
-  int batch = now() - start < 1e-4 ? 16 : 1;
+  int batch = omp_get_wtime() - start < 1e-4 ? 16 : 1;
   for (int repeat = 0; repeat < {REPEATS}; ++repeat) {{
     double seconds, calls = 0;
-    start = now();
+    start = omp_get_wtime();
     do {{
       for (int i = 0; i < batch; ++i) {call}
       calls += batch;
-      seconds = now() - start;
+      seconds = omp_get_wtime() - start;
     }} while (seconds < {REPEAT_SECONDS});
     printf("%.9g\\n", seconds / calls);
   }}
@@ -164,8 +142,6 @@ int main(int argc, char **argv) {{
 
 
 # ------------------------------------------------------------------------------------------------------- measurement
-
-
 @dataclass(frozen=True)
 class Result:
     """What measuring gave: seconds of each repeat, or an error by its number in records; `all_cost` is everything."""
@@ -181,6 +157,10 @@ class Result:
         return float(np.mean(self.costs))
 
 
+class Failure(Exception):
+    """A program that has no time: the number of the error in records, and what happened."""
+
+
 INSTANTIATION, COMPILE, RUNTIME, WRONG_ANSWER, BUILD_TIMEOUT, RUN_TIMEOUT = 1, 2, 4, 5, 6, 7
 FAILED = (1e10,)
 
@@ -191,50 +171,50 @@ class Measurer:
     def __init__(self, args: Sequence[Op], rng: np.random.Generator) -> None:
         self.args = args
         self.folder = tempfile.TemporaryDirectory(prefix="mini_ansor_")
-        inputs = {op.name: _random(op, rng) for op in args if op.body is None}
+        inputs = {}
+        for op in [op for op in args if op.body is None]:
+            limit = {"float32": 0, "int32": 8, "bool": 2}[op.dtype]
+            drawn = rng.integers(0, limit, op.shape) if limit else rng.uniform(-1, 1, op.shape)
+            inputs[op.name] = drawn.astype(op.dtype)
         Path(self.folder.name, "inputs").write_bytes(b"".join(a.tobytes() for a in inputs.values()))
         self.reference = evaluate(ordered(args), inputs)
 
     def measure(self, state: State) -> Result:
         """Lower, compile, run, compare.  What goes wrong is part of the result."""
-        start = time.time()
-        costs, error, message = self._measured(state)
+        start, error, message = time.time(), 0, ""
+        try:
+            costs: tuple[float, ...] = self._measured(state)
+        except Failure as e:
+            costs, error, message = FAILED, *e.args
         return Result(costs, error, message, time.time() - start, int(time.time()))
 
-    def _measured(self, state: State) -> tuple[tuple[float, ...], int, str]:
+    def _measured(self, state: State) -> tuple[float, ...]:
         try:
             source = c_text(lower(state)) + main_text(self.args)
         except StepError as e:
-            return FAILED, INSTANTIATION, str(e)
+            raise Failure(INSTANTIATION, str(e)) from e
         folder = Path(self.folder.name)
         (folder / "program.c").write_text(source)
-        try:
-            command = ["gcc", *FLAGS, "program.c", "-o", "program", "-lm"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_SECONDS)
-        except subprocess.TimeoutExpired:
-            return FAILED, BUILD_TIMEOUT, f"gcc took longer than {BUILD_SECONDS} s"
-        if done.returncode:
-            return FAILED, COMPILE, done.stderr
-        try:
-            command = [str(folder / "program"), "inputs", "outputs"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=RUN_SECONDS)
-        except subprocess.TimeoutExpired:
-            return FAILED, RUN_TIMEOUT, f"it ran longer than {RUN_SECONDS} s"
-        if done.returncode:
-            return FAILED, RUNTIME, f"it ended with {done.returncode}"
-        wrong = self._wrong((folder / "outputs").read_bytes())
-        costs = tuple(float(line) for line in done.stdout.split())
-        return (FAILED, WRONG_ANSWER, wrong) if wrong else (costs, 0, "")
-
-    def _wrong(self, data: bytes) -> str:
-        """What is wrong with the results, in a sentence; nothing if they are right."""
+        self._run(["gcc", *FLAGS, "program.c", "-o", "program", "-lm"], BUILD_SECONDS, COMPILE, BUILD_TIMEOUT)
+        printed = self._run(["./program", "inputs", "outputs"], RUN_SECONDS, RUNTIME, RUN_TIMEOUT)
+        data = (folder / "outputs").read_bytes()
         for op in [op for op in self.args if op.body is not None]:
-            got: np.ndarray = np.frombuffer(data, NUMPY[op.dtype], count=prod(op.shape)).reshape(op.shape)
+            got: np.ndarray = np.frombuffer(data, op.dtype, count=prod(op.shape)).reshape(op.shape)
             data = data[got.nbytes :]
-            message = difference(got, self.reference[op.key])
-            if message:
-                return f"{op.name}: {message}"
-        return ""
+            wrong = difference(got, self.reference[op.key])
+            if wrong:
+                raise Failure(WRONG_ANSWER, f"{op.name}: {wrong}")
+        return tuple(float(line) for line in printed.split())
+
+    def _run(self, command: list[str], seconds: float, failed: int, late: int) -> str:
+        """What a command prints.  Raises Failure with the number `failed`, or `late`."""
+        try:
+            done = subprocess.run(command, cwd=self.folder.name, capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired as e:
+            raise Failure(late, f"{command[0]} took longer than {seconds} s") from e
+        if done.returncode:
+            raise Failure(failed, f"{command[0]} ended with {done.returncode} {done.stderr}")
+        return done.stdout
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> str:
@@ -246,9 +226,3 @@ def difference(got: np.ndarray, want: np.ndarray) -> str:
         return ""
     worst = tuple(int(i) for i in np.argwhere(~close)[0])
     return f"{np.count_nonzero(~close)} elements are wrong, at {worst} {got[worst]:g} instead of {want[worst]:g}"
-
-
-def _random(op: Op, rng: np.random.Generator) -> np.ndarray:
-    if op.dtype == "float32":
-        return rng.uniform(-1, 1, op.shape).astype(np.float32)
-    return rng.integers(0, 2 if op.dtype == "bool" else 8, op.shape).astype(NUMPY[op.dtype])

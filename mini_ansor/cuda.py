@@ -5,14 +5,12 @@ filled by all threads of a block between two barriers; private buffers become re
 unrolled.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 
-from .c import CTYPES, Text
-from .expr import FOLDS, Const, Expr, Load, Op, binary
-from .lower import Barrier, FoldThreads, Lowered, Stmt, Var
+from .c import CTYPES, FLOOR, Text
+from .expr import Op
+from .lower import Barrier, Lowered, Stmt, Var
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,7 @@ class CudaText(Text):
         return thing.name if "Idx." in thing.name else super().name(thing)
 
     def stmt(self, s: Stmt, indent: str = "  ") -> list[str]:
-        match s:
-            case Barrier():
-                return [f"{indent}__syncthreads();"]
-            case FoldThreads(part, fold, threads):
-                return self.folded(part, fold, threads, indent)
-            case _:
-                return super().stmt(s, indent)
+        return [f"{indent}__syncthreads();"] if isinstance(s, Barrier) else super().stmt(s, indent)
 
     def pragma(self, kind: str, var: Var, indent: str) -> list[str]:
         return [f"{indent}#pragma unroll"] if kind in ("unroll", "vectorize") else []
@@ -48,32 +40,6 @@ class CudaText(Text):
         place = "__shared__ " if buffer.scope == "shared" else ""
         lines = [f"{indent}{place}{CTYPES[buffer.dtype]} {self.name(buffer)}[{buffer.shape[0]}];"]
         return lines + self.stmt(body, indent)
-
-    def folded(self, part: Op, fold: str, threads: int, indent: str) -> list[str]:
-        """Threads fold in pairs, then pairs of pairs, until the first has the whole, which all read."""
-        shared = Op(f"{part.name}.all", part.axes, None, part.dtype, f"{part.key}.all", scope="shared")
-        name, here, t = self.name(shared), self.expr(Load(part, (Const(0),))), Var("threadIdx.x", threads)
-        step = Var("step", threads)
-        both: Expr = binary(FOLDS[fold][0], Load(shared, (t,)), Load(shared, (t + step,)))
-        s = self.name(step)
-        return [
-            f"{indent}__shared__ {CTYPES[part.dtype]} {name}[{threads}];",
-            f"{indent}{name}[threadIdx.x] = {here};",
-            f"{indent}__syncthreads();",
-            f"{indent}for (int {s} = 1; {s} < {threads}; {s} *= 2) {{",
-            f"{indent}  if (threadIdx.x % (2 * {s}) == 0 && threadIdx.x + {s} < {threads}) "
-            f"{name}[threadIdx.x] = {self.expr(both)};",
-            f"{indent}  __syncthreads();",
-            f"{indent}}}",
-            f"{indent}{here} = {name}[0];",
-            f"{indent}__syncthreads();",
-        ]
-
-
-HEAD = """\
-static __device__ inline int floordiv(int a, int b) { return a / b - (a % b < 0); }
-static __device__ inline int floormod(int a, int b) { return (a % b + b) % b; }
-"""
 
 
 def kernels(program: Lowered) -> list[Kernel]:
@@ -84,7 +50,7 @@ def kernels(program: Lowered) -> list[Kernel]:
         args = ", ".join(f"{CTYPES[b.dtype]} *__restrict__ {text.name(b)}" for b in buffers)
         threads = prod(v.extent for tag, v in launch.items() if tag.startswith("threadIdx"))
         blocks = prod(v.extent for tag, v in launch.items() if tag.startswith("blockIdx"))
-        name = f"program_{n}"
-        head = f'extern "C" __global__ void __launch_bounds__({threads}) {name}({args}) {{'
-        out.append(Kernel(name, "\n".join([HEAD, head, *text.stmt(nest), "}", ""]), blocks, threads, buffers))
+        head = f'extern "C" __global__ void __launch_bounds__({threads}) program_{n}({args}) {{'
+        source = [FLOOR.replace("inline", "__device__ inline"), head, *text.stmt(nest), "}", ""]
+        out.append(Kernel(f"program_{n}", "\n".join(source), blocks, threads, buffers))
     return out

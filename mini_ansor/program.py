@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
-from .expr import Axis, Binary, Call, Const, Expr, Op, Select, loads, walk
+from .expr import Axis, Call, Const, Expr, Op, loads, walk
 
 SIMPLIFY = "auto_scheduler_simplify_const_tensor_indices"
-
-Indices = tuple[Expr, ...]
+"""The hint that an operation multiplies by a constant matrix, as Winograd's algorithm does; it names the axes of it."""
 
 
 def ordered(args: Sequence[Op]) -> tuple[Op, ...]:
@@ -29,32 +28,24 @@ def ordered(args: Sequence[Op]) -> tuple[Op, ...]:
                 visit(load.op)
             found[op.key] = op
 
-    for op in [*results_of(args), *args]:
+    for op in args:
+        visit(op)
+    read = {load.op.key for op in found.values() for load in loads(op.body)}
+    found.clear()
+    for op in [*[op for op in args if op.body is not None and op.key not in read], *args]:
         visit(op)
     return tuple(found.values())
-
-
-def results_of(args: Sequence[Op]) -> list[Op]:
-    """Those of `args` that are computed, and that no other one needs."""
-    needed: set[str] = set()
-    todo = list(args)
-    while todo:
-        below = [load.op for load in loads(todo.pop().body) if load.op.key not in needed]
-        needed |= {op.key for op in below}
-        todo += below
-    return [op for op in args if op.body is not None and op.key not in needed]
 
 
 def shifted_axis(e: Expr, axes: tuple[Axis, ...]) -> int | None:
     """The number of the axis `v` where `e` is `v`, `v + c`, `v - c` or `c + v`; else None."""
     match e:
-        case Binary("+" | "-", Axis() as v, Const()) | Binary("+", Const(), Axis() as v) | (Axis() as v):
+        case Call("+" | "-", (Axis() as v, Const())) | Call("+", (Const(), Axis() as v)) | (Axis() as v):
             return axes.index(v) if v in axes else None
-        case _:
-            return None
+    return None
 
 
-def simple(op: Op, indices: Indices) -> list[int] | None:
+def simple(op: Op, indices: tuple[Expr, ...]) -> list[int] | None:
     """The axes of `op` at which a read is, from left to right, shifted or not; None for a read of another kind."""
     matched = [shifted_axis(e, op.axes) for e in indices if not isinstance(e, Const)]
     return None if None in matched else [m for m in matched if m is not None]
@@ -66,21 +57,18 @@ class Dag:
     def __init__(self, ops: tuple[Op, ...]) -> None:
         self.ops = ops
         index = {op.key: k for k, op in enumerate(ops)}
-        self.reads: list[dict[int, list[Indices]]] = [{} for _ in ops]
-        """For each operation, by the operation that it reads, all index tuples."""
-        self.readers: list[dict[int, list[Indices]]] = [{} for _ in ops]
+        self.reads: list[dict[int, list[tuple[Expr, ...]]]] = [{} for _ in ops]
+        self.readers: list[dict[int, list[tuple[Expr, ...]]]] = [{} for _ in ops]
+        """For each operation all index tuples, by the operation that it reads; by the one that reads it."""
         for k, op in enumerate(ops):
             for load in loads(op.body):
-                self.reads[k].setdefault(index[load.op.key], []).append(load.indices)
-        for k, producers in enumerate(self.reads):
-            for p, found in producers.items():
-                self.readers[p][k] = found
-
-    def is_input(self, k: int) -> bool:
-        return self.ops[k].body is None
+                p = index[load.op.key]
+                self.reads[k].setdefault(p, []).append(load.indices)
+                self.readers[p].setdefault(k, []).append(load.indices)
+        self.tiled = [self._has_reuse(k) for k in range(len(ops))]
 
     def is_output(self, k: int) -> bool:
-        return not self.is_input(k) and not self.readers[k]
+        return self.ops[k].body is not None and not self.readers[k]
 
     def strictly_inlineable(self, k: int) -> bool:
         """Inlining never repeats work: reads in order, no branch, no `exp` (the one call that counts as dear)."""
@@ -89,15 +77,10 @@ class Dag:
             return op.body is not None
         found = [simple(op, indices) for each in self.reads[k].values() for indices in each]
         plain = all(s is not None and s == sorted(set(s)) for s in found)
-        dear = any(isinstance(e, Select) or (isinstance(e, Call) and e.func == "exp") for e in walk(op.body))
-        return plain and not dear
-
-    @cached_property
-    def tiled(self) -> list[bool]:
-        """`HasDataReuse`: whether multi-level tiles pay, as inputs are read again and again."""
-        return [self._has_reuse(k) for k in range(len(self.ops))]
+        return plain and not any(isinstance(e, Call) and e.op in ("select", "exp") for e in walk(op.body))
 
     def _has_reuse(self, k: int) -> bool:
+        """`HasDataReuse`: whether multi-level tiles pay, as inputs are read again and again."""
         op = self.ops[k]
         if op.body is None or SIMPLIFY in dict(op.attrs):
             return False
@@ -107,58 +90,37 @@ class Dag:
             missing += any(v.extent > 1 and v not in used for v in op.axes)
         return missing >= 2 or (missing >= 1 and bool(op.reduce_axes))
 
-    def common_outer(self, k: int, producer: int) -> int:
-        """How many leading axes of `k` and `producer` run over the same points."""
-        op, source = self.ops[k], self.ops[producer]
-        for d, (a, b) in enumerate(zip(op.shape, source.shape, strict=False)):
-            if a != b or any(shifted_axis(indices[d], op.axes) != d for indices in self.reads[k][producer]):
-                return d
-        return min(len(op.shape), len(source.shape))
-
-    def common_outer_path(self, k: int, target: int) -> int:
-        """The least `common_outer` on any way from `k` to its consumer `target`; 0 when there is no way."""
-
-        def least(k: int, so_far: int) -> list[int]:
-            if k == target:
-                return [so_far]
-            return [x for r in self.readers[k] for x in least(r, min(so_far, self.common_outer(r, k)))]
-
-        return min(least(k, len(self.ops[k].shape)), default=0)
+    def common_outer(self, k: int, target: int) -> list[int]:
+        """On each way from `k` to its consumer `target`, how many leading axes of all go over the same points."""
+        if k == target:
+            return [len(self.ops[k].axes)]
+        out = []
+        for r, found in self.readers[k].items():
+            reader, pairs = self.ops[r], zip(self.ops[r].shape, self.ops[k].shape, strict=False)
+            plain = [all(shifted_axis(i[d], reader.axes) == d for i in found) for d in range(len(self.ops[k].axes))]
+            same = [m == n and plain[d] for d, (m, n) in enumerate(pairs)]
+            out += [min([*same, False].index(False), rest) for rest in self.common_outer(r, target)]
+        return out
 
     def elementwise_match(self, k: int, target: int) -> bool:
         """`HasFusibleConsumer`: all that reads `k` leads to `target`, point by point at the same shape."""
-        todo, seen = [k], {target}
-        while todo:
-            here = todo.pop()
-            if here not in seen:
-                seen.add(here)
-                if self.is_input(here) or not self.readers[here]:
-                    return False
-                if not all(self._pointwise(r, here) for r in self.readers[here]):
-                    return False
-                todo += self.readers[here]
-        return True
-
-    def _pointwise(self, reader: int, k: int) -> bool:
-        every = list(range(len(self.ops[reader].axes)))
-        plain = all(simple(self.ops[reader], indices) == every for indices in self.readers[k][reader])
-        return plain and self.ops[reader].shape == self.ops[k].shape
+        for r, found in self.readers[k].items() if k != target else ():
+            every, reader = list(range(len(self.ops[k].axes))), self.ops[r]
+            plain = all(simple(reader, indices) == every for indices in found) and reader.shape == self.ops[k].shape
+            if not plain or not self.elementwise_match(r, target):
+                return False
+        return k == target or bool(self.readers[k])
 
 
-@lru_cache(maxsize=1024)
-def dag_of(ops: tuple[Op, ...]) -> Dag:
-    """The graph of `ops`; states that share their operations share it."""
-    return Dag(ops)
+dag_of = lru_cache(maxsize=1024)(Dag)  # states that share their operations share their graph
 
 
 # ------------------------------------------------------------------------------------------------------------- loops
-
-ANNOTATIONS = (
-    "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
-    "blockIdx.z", "threadIdx.z",
-)  # fmt: skip
+THREADS = tuple(f"{kind}Idx.{axis}" for axis in "xyz" for kind in ("block", "thread"))
+ANNOTATIONS = ("none", "unroll", "vectorize", "parallel", "vthread", *THREADS)
 BYTES = {"float32": 4, "int32": 4, "bool": 1}
 Length = int | None
+Lengths = tuple[Length, ...]
 
 
 class StepError(ValueError):
@@ -167,15 +129,12 @@ class StepError(ValueError):
 
 @dataclass(frozen=True)
 class Iter:
-    """A loop, or a loop that became others; `id` is its place in `Stage.iters`, the axes of the operation first.
+    """A loop, or a loop that became others."""
 
-    `kind` is space, reduce, or mixed (fused of both).  The extent is None as long as it is not known.
-    """
-
-    id: int
+    id: int  # its place in `Stage.iters`, the axes of the operation first
     name: str
-    extent: int | None
-    kind: str
+    extent: int | None  # None as long as it is not known
+    kind: str  # space, reduce, or mixed: fused of both
     annotation: str = "none"
 
     @property
@@ -188,12 +147,16 @@ class Iter:
 
 @dataclass(frozen=True)
 class SplitRel:
-    """`parent = sum of part * product of the lengths of later parts`."""
+    """`parent` became `parts`, outermost first; `lengths` are those of all parts but the first."""
 
     parent: int
     parts: tuple[int, ...]
-    lengths: tuple[Length, ...]
-    inner_to_outer: bool
+    lengths: Lengths
+
+    @property
+    def strides(self) -> list[int]:
+        """By how much an iteration of each part moves the parent."""
+        return [prod(n for n in self.lengths[p:] if n is not None) for p in range(len(self.parts))]
 
 
 @dataclass(frozen=True)
@@ -204,23 +167,21 @@ class FuseRel:
     fused: int
 
 
+Relation = SplitRel | FuseRel
+
+
 @dataclass(frozen=True)
 class Stage:
-    """The loops of one operation: `loops` are the ids of the current ones, outermost first.
-
-    `where` is root, inlined, or iter: computed inside the loop `at`, a pair of stage and id.  `turn` orders the stages
-    that are computed in one loop.
-    """
+    """The loops of one operation."""
 
     op: Op
     iters: tuple[Iter, ...]
-    loops: tuple[int, ...]
-    relations: tuple[SplitRel | FuseRel, ...] = ()
-    where: str = "root"
-    at: tuple[int, int] | None = None
-    turn: int = 0
+    loops: tuple[int, ...]  # the ids of the current ones, outermost first
+    relations: tuple[Relation, ...] = ()
+    where: str = "root"  # or inlined, or iter: computed inside the loop `at`
+    at: tuple[int, int] | None = None  # the number of a stage, and the id of its loop
+    since: int = 0  # the number of steps before, which orders the stages that are computed in one loop
     auto_unroll: int = 0
-    align: tuple[int, int, int] | None = None
 
     @property
     def current(self) -> tuple[Iter, ...]:
@@ -229,6 +190,11 @@ class Stage:
     @property
     def rank(self) -> int:
         return len(self.op.axes)
+
+    @property
+    def roots(self) -> int:
+        """The number of axes, which are the first iterators."""
+        return len(self.op.all_axes)
 
     def split_of(self, i: int) -> SplitRel | None:
         """The split of iterator `i`, if it was split."""
@@ -246,19 +212,14 @@ class Stage:
         rel = next((rel for rel in self.relations if isinstance(rel, FuseRel) and rel.fused == i), None)
         return [i] if rel is None else [q for p in rel.parts for q in self.unfused(p)]
 
-    @property
-    def roots(self) -> int:
-        """The number of axes, which are the first iterators."""
-        return len(self.op.all_axes)
-
 
 def fresh(op: Op) -> Stage:
-    """The stage of an operation as it was written."""
-    iters = tuple(
-        Iter(n, clean_name(a.name), a.extent, "space" if n < len(op.axes) else "reduce")
-        for n, a in enumerate(op.all_axes)
-    )
-    return Stage(op, iters if op.body is not None else (), tuple(range(len(iters))) if op.body is not None else ())
+    """The stage of an operation as it was written; of an axis `k.outer.v` the loop is `k_o_v`."""
+    axes, short = op.all_axes if op.body is not None else (), {"outer": "o", "inner": "i"}
+    kinds = ["space"] * len(op.axes) + ["reduce"] * len(op.reduce_axes)
+    names = ["_".join(short.get(word, word) for word in a.name.replace("@", ".").split(".")) for a in axes]
+    iters = tuple(Iter(n, names[n], a.extent, kinds[n]) for n, a in enumerate(axes))
+    return Stage(op, iters, tuple(range(len(iters))))
 
 
 def product(lengths: Sequence[Length]) -> Length:
@@ -266,27 +227,12 @@ def product(lengths: Sequence[Length]) -> Length:
     return None if None in lengths else prod(n for n in lengths if n is not None)
 
 
-def clean_name(name: str) -> str:
-    """The name of an axis as states print it: `k.outer.v` is `k_o_v`."""
-    return "_".join({"outer": "o", "inner": "i"}.get(word, word) for word in name.replace("@", ".").split("."))
-
-
 @dataclass(frozen=True)
 class Step:
-    """What all steps have.  `apply` gives the next state, without the step in its list."""
+    """A step as a value: its letters and fields in TVM's record format; the first field is the number of the stage."""
 
-    tag: ClassVar[str]
-    stage: int
-
-    def apply(self, state: State) -> State:
-        raise NotImplementedError
-
-    def loop(self, state: State, position: int) -> Iter:
-        """The loop at a position of the stage, which must be there."""
-        stage = state.stages[self.stage]
-        if not 0 <= position < len(stage.loops):
-            raise StepError(f"{self.tag} {stage.op.name}: it has {len(stage.loops)} loops, got number {position}")
-        return stage.iters[stage.loops[position]]
+    tag: str
+    args: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -301,17 +247,17 @@ class State:
     def ops(self) -> tuple[Op, ...]:
         return tuple(s.op for s in self.stages)
 
-    def is_argument(self, k: int) -> bool:
-        """Whether stage k is an input or a result of the program, which is stored as a whole."""
-        return self.stages[k].op.body is None or self.stages[k].op.key in [op.key for op in self.args]
-
     @property
     def dag(self) -> Dag:
         return dag_of(self.ops)
 
+    def is_argument(self, k: int) -> bool:
+        """Whether stage k is an input or a result of the program, which is stored as a whole."""
+        return self.stages[k].op.body is None or self.stages[k].op.key in [op.key for op in self.args]
+
     def attached(self, k: int, loop: int) -> list[int]:
         """The stages that are computed in loop `loop` (an id) of stage k, in the order in which they came there."""
-        found = [(s.turn, n) for n, s in enumerate(self.stages) if s.at == (k, loop)]
+        found = [(s.since, n) for n, s in enumerate(self.stages) if s.at == (k, loop)]
         return [n for _, n in sorted(found)]
 
     def unroll_limit(self, k: int) -> int:
@@ -331,31 +277,24 @@ class State:
         moved = [replace(s, at=at) for s, at in zip(self.stages, ats, strict=True)]
         return replace(self, stages=(*moved[:k], stage, *moved[k:]))
 
-    def apply(self, step: Step) -> State:
-        """The state after one more step.  Raises StepError when it does not fit."""
-        if not 0 <= step.stage < len(self.stages):
-            raise StepError(f"{step.tag}: there are {len(self.stages)} stages, got stage {step.stage}")
-        return replace(step.apply(self), steps=(*self.steps, step))
-
     def __str__(self) -> str:
         lines = ["Placeholder: " + ", ".join(op.name for op in self.ops if op.body is None)]
         for k, stage in enumerate(self.stages):
             if stage.where == "root" and stage.op.body is not None:
-                lines += _stage_lines(self, k, "")
+                lines += self._lines(k, "")
         return "\n".join(lines) + "\n"
 
-
-def _stage_lines(state: State, k: int, indent: str) -> list[str]:
-    stage = state.stages[k]
-    lines = [f"{indent}{stage.op.name} auto_unroll: {stage.auto_unroll}"] if stage.auto_unroll else []
-    for it in stage.current:
-        if it.extent != 1:
-            extent = "(None)" if it.extent is None else f"(0,{it.extent})"
-            lines.append(f"{indent}{'for' if it.annotation == 'none' else it.annotation} {it.name} {extent}")
-            indent += "  "
-        for child in state.attached(k, it.id):
-            lines += _stage_lines(state, child, indent)
-    return [*lines, f"{indent}{stage.op.name} = ..."]
+    def _lines(self, k: int, indent: str) -> list[str]:
+        stage = self.stages[k]
+        lines = [f"{indent}{stage.op.name} auto_unroll: {stage.auto_unroll}"] if stage.auto_unroll else []
+        for it in stage.current:
+            if it.extent != 1:
+                extent = "(None)" if it.extent is None else f"(0,{it.extent})"
+                lines.append(f"{indent}{'for' if it.annotation == 'none' else it.annotation} {it.name} {extent}")
+                indent += "  "
+            for child in self.attached(k, it.id):
+                lines += self._lines(child, indent)
+        return [*lines, f"{indent}{stage.op.name} = ..."]
 
 
 def initial(args: Sequence[Op]) -> State:

@@ -17,27 +17,24 @@ loops is decided here, and everything else when a sketch is sampled.
     skip                  x    x    1
 """
 
-from __future__ import annotations
-
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from .expr import Op
-from .program import SIMPLIFY, Length, Machine, SplitRel, Stage, State, Step, initial
-from .steps import Annotate, CacheRead, CacheWrite, ComputeAt, ComputeInline
-from .steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, RFactor, Split
+from .program import SIMPLIFY, Length, Machine, SplitRel, State, Step, initial
+from . import steps
 
 Next = tuple[State, int]
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What a rule made of a state; with `rest` the rules behind it look at the old state, too."""
+    """What a rule made of a state."""
 
     following: list[Next]
-    rest: bool = False
+    rest: bool = False  # whether the rules behind it look at the old state, too
 
 
 Rule = Callable[[Machine, State, int], Applied | None]
@@ -45,27 +42,22 @@ Rule = Callable[[Machine, State, int], Applied | None]
 
 def generate_sketches(args: Sequence[Op], machine: Machine) -> list[State]:
     """All sketches of the computation of `args`, those that took fewer visits first."""
-    start = initial(args)
-    front: list[Next] = [(start, len(start.stages) - 1)]
-    found = []
-    while front:
-        following: list[Next] = []
-        for state, k in front:
-            if k < 0:
-                found.append(open_factors(state))
-                continue
-            for rule in GPU_RULES if machine.is_gpu else CPU_RULES:
-                applied = rule(machine, state, k)
-                following += applied.following if applied is not None else []
-                if applied is not None and not applied.rest:
-                    break
-        front = following
+    start, found = initial(args), []
+    queue: list[Next] = [(start, len(start.stages) - 1)]
+    while queue:
+        state, k = queue.pop(0)
+        if k < 0:
+            found.append(open_factors(state))
+            continue
+        for rule in GPU_RULES if machine.is_gpu else CPU_RULES:
+            applied = rule(machine, state, k)
+            queue += applied.following if applied is not None else []
+            if applied is not None and not applied.rest:
+                break
     return found
 
 
 # ------------------------------------------------------------------------------------------------------------- rules
-
-
 def skip(machine: Machine, state: State, k: int) -> Applied | None:
     """Rule 1: leave the stage as it is."""
     return Applied([(state, k - 1)])
@@ -73,7 +65,7 @@ def skip(machine: Machine, state: State, k: int) -> Applied | None:
 
 def always_inline(machine: Machine, state: State, k: int) -> Applied | None:
     """Rule 2: inline what repeats no work, on a GPU all that can be."""
-    return Applied([(state.apply(ComputeInline(k)), k - 1)]) if inlined_always(machine, state, k) else None
+    return Applied([(steps.compute_inline(state, k), k - 1)]) if inlined_always(machine, state, k) else None
 
 
 def tile(machine: Machine, state: State, k: int) -> Applied | None:
@@ -90,34 +82,27 @@ def tile_with_fusion(machine: Machine, state: State, k: int) -> Applied | None:
     following = []
     for level in (3,) if machine.is_gpu else (1, 2):
         fused = follow_tiles(tiled, target, splits, level)
-        following.append((fused.apply(ComputeAt(k, target, level * len(splits) - 1)), k - 1))
-    return Applied(following, rest=not machine.is_gpu and not made_by(state, k, CacheWrite))
+        following.append((steps.compute_at(fused, k, target, level * len(splits) - 1), k - 1))
+    return Applied(following, rest=not machine.is_gpu and not made_by(state, k, "CHW"))
 
 
 def cache_write(machine: Machine, state: State, k: int) -> Applied | None:
     """Rule 5: accumulate in a cache, whose copy to memory is a consumer that the stage can be fused with."""
     if not state.dag.tiled[k] or fusion_target(state, k) is not None or not state.ops[k].axes:
         return None
-    return Applied([(state.apply(CacheWrite(k, "local")), k)], rest=not machine.is_gpu)
+    return Applied([(steps.cache_write(state, k, "local"), k)], rest=not machine.is_gpu)
 
 
 def rfactor(machine: Machine, state: State, k: int) -> Applied | None:
     """Rule 6: make an axis of a reduction that is longer than the space around it, for cores or for vectors."""
-    if state.ops[k].body is None or made_by(state, k, CacheWrite):
-        return None
-    space, reduce = loop_length(state.stages[k], "space"), loop_length(state.stages[k], "reduce")
-    if state.dag.tiled[k]:
-        fits = space <= reduce and space <= machine.num_cores * 16
-    else:
-        fits = reduce > max(1, machine.num_cores)
-    if not fits:
+    if not long_reduction(machine, state, k):
         return None
     rank = state.stages[k].rank
-    state, fused = fuse_reductions(state, k)
+    state, fused = fuse(state, k, [it.id for it in state.stages[k].current if it.kind == "reduce"])
     state, parts = split(state, k, fused, (1,))
     following = []
     for part in parts:
-        factored = state.apply(RFactor(k, state.stages[k].loops.index(part), rank))
+        factored = steps.rfactor(state, k, state.stages[k].loops.index(part), rank)
         if part == parts[1]:  # the factored axis becomes the innermost loop, for vectors
             loops = factored.stages[k].loops
             factored = reorder(factored, k, (*loops[:rank], *loops[rank + 1 :], loops[rank]))
@@ -127,39 +112,34 @@ def rfactor(machine: Machine, state: State, k: int) -> Applied | None:
 
 def cross_thread(machine: Machine, state: State, k: int) -> Applied | None:
     """Rule 6 on a GPU: the threads of a block share a reduction, inside its consumer where their loops agree."""
-    if state.ops[k].body is None or made_by(state, k, CacheWrite):
+    if not long_reduction(machine, state, k):
         return None
-    space, reduce = loop_length(state.stages[k], "space"), loop_length(state.stages[k], "reduce")
-    if state.dag.tiled[k]:
-        fits = space <= machine.max_threads_per_block and space < reduce
-    else:
-        fits = reduce > max(1, machine.warp_size)
-    if not fits:
-        return None
-    state, fused = fuse_reductions(state, k)
-    target = single_consumer(state, k)
-    common = 0
+    state, fused = fuse(state, k, [it.id for it in state.stages[k].current if it.kind == "reduce"])
+    target, common, source = single_consumer(state, k), 0, None
     if target is not None and state.stages[target].where == "root" and not state.dag.tiled[target]:
-        common = state.dag.common_outer_path(k, target) if movable(state, k) else 0
-    source = None
+        common = 0 if state.is_argument(k) else min(state.dag.common_outer(k, target), default=0)
     if target is not None and common:
         state, source = thread_split(state, target, machine.warp_size)
     if target is None or source is None:
         return Applied([(bind_inner(state, k, fused, machine.warp_size), k - 1)], rest=True)
-    state = state.apply(FollowSplit(k, state.stages[k].loops.index(fused), source, 1))
+    state = steps.follow_split(state, k, state.stages[k].loops.index(fused), source, 1)
     state = annotate(state, k, state.stages[k].iters[-1].id, "threadIdx.x")
-    return Applied([(state.apply(ComputeAt(k, target, common - 1)), k - 1)], rest=True)
+    return Applied([(steps.compute_at(state, k, target, common - 1), k - 1)], rest=True)
 
 
 def cache_read(machine: Machine, state: State, k: int) -> Applied | None:
-    """Rule 5 for what a tiled stage reads: a copy in shared memory for each turn of its outer reduction loops."""
-    readers = consumers(state, k)
-    if not readers or not fetches(state, k, readers[0]):
+    """Rule 5 for what a tiled stage reads: a copy in shared memory for each iteration of its outer reduction loops."""
+    readers, dag = consumers(state, k), state.dag
+    reductions = [r for r in readers if dag.tiled[r] and state.ops[r].reduce_axes and not crosses_threads(state, r)]
+    fetching = [r for r in reductions if k in dag.reads[r]]
+    if not fetching or fetching[0] != readers[0]:
         return None
-    for inserted, r in enumerate([r for r in readers if fetches(state, k, r)]):
-        state = state.apply(CacheRead(k, "shared", (r + inserted,)))
+    for inserted, r in enumerate(fetching):
+        state = steps.cache_read(state, k, "shared", (r + inserted,))
         target = r + inserted + 1
-        state = state.apply(ComputeAt(k + 1, target, fetch_loop(state.stages[target])))
+        loops = enumerate(state.stages[target].current)
+        outer = max(position for position, it in loops if it.kind == "reduce" and it.name.endswith(".0"))
+        state = steps.compute_at(state, k + 1, target, outer)
     return Applied([(state, k)])
 
 
@@ -183,64 +163,38 @@ def const_tensor(machine: Machine, state: State, k: int) -> Applied | None:
 def const_location(machine: Machine, state: State, k: int) -> Applied | None:
     """Winograd: compute the tile that a constant matrix multiplies right before the unrolled loops of the product."""
     readers = consumers(state, k)
-    if not producers(state, k) or not inlined_always(machine, state, k) or len(readers) != 1:
+    if not state.dag.reads[k] or not inlined_always(machine, state, k) or len(readers) != 1:
         return None
     target = state.stages[readers[0]]
     unrolled = [p for p, it in enumerate(target.current) if it.annotation == "unroll"]
     if SIMPLIFY not in dict(target.op.attrs) or not unrolled or not unrolled[0]:
         return None
-    return Applied([(state.apply(ComputeAt(k, readers[0], unrolled[0] - 1)), k - 1)])
+    return Applied([(steps.compute_at(state, k, readers[0], unrolled[0] - 1), k - 1)])
 
 
 CPU_RULES: tuple[Rule, ...] = (always_inline, const_tensor, rfactor, cache_write, tile_with_fusion, tile, skip)
-GPU_RULES: tuple[Rule, ...] = (
-    cache_read, const_location, always_inline, const_tensor, cross_thread, cache_write, tile_with_fusion, tile, skip,
-)  # fmt: skip
+GPU_RULES = (cache_read, const_location, always_inline, const_tensor, cross_thread, *CPU_RULES[3:])
 
 
 # --------------------------------------------------------------------------------------------------------- questions
-
-
 def consumers(state: State, k: int) -> list[int]:
     """The stages that read stage k, through inlined ones."""
-    return _through_inlined(state, state.dag.readers, k)
-
-
-def producers(state: State, k: int) -> list[int]:
-    """The stages that stage k reads, through inlined ones."""
-    return _through_inlined(state, state.dag.reads, k)
-
-
-def _through_inlined(state: State, links: Sequence[dict[int, Any]], k: int) -> list[int]:
-    found: set[int] = set()
-    todo = list(links[k])
-    while todo:
-        other = todo.pop()
-        if state.stages[other].where == "inlined":
-            todo += links[other]
-        else:
-            found.add(other)
-    return sorted(found)
-
-
-def movable(state: State, k: int) -> bool:
-    """Whether stage k may be computed elsewhere: it is no argument of the program, all of which must be there."""
-    return not state.is_argument(k)
+    readers = state.dag.readers[k]
+    return sorted({c for r in readers for c in (consumers(state, r) if state.stages[r].where == "inlined" else [r])})
 
 
 def single_consumer(state: State, k: int) -> int | None:
     """The only consumer; of several, the root stage that all of them are or are computed in."""
     readers = consumers(state, k)
     if len(readers) > 1:
-        places = [(r, state.stages[r].at) for r in readers]
-        readers = list({r if at is None else at[0] for r, at in places})
+        readers = list({r if (at := state.stages[r].at) is None else at[0] for r in readers})
     return readers[0] if len(readers) == 1 else None
 
 
 def fusion_target(state: State, k: int) -> int | None:
     """The consumer that can take stage k into its tiles: the only one, point by point, with loops as written."""
     readers = consumers(state, k)
-    if len(readers) != 1 or not movable(state, k):
+    if len(readers) != 1 or state.is_argument(k):
         return None
     target = state.stages[readers[0]]
     plain = all(it.kind == "space" for it in target.current) and len(target.loops) == target.roots
@@ -251,15 +205,9 @@ def fusion_target(state: State, k: int) -> int | None:
 def inlined_always(machine: Machine, state: State, k: int) -> bool:
     """`IsStrictInlinable`; a GPU computes again what it would have to keep."""
     stage = state.stages[k]
-    if not movable(state, k) or state.dag.is_output(k) or any(it.kind != "space" for it in stage.current):
+    if state.is_argument(k) or state.dag.is_output(k) or any(it.kind != "space" for it in stage.current):
         return False
     return machine.is_gpu or (stage.where != "iter" and state.dag.strictly_inlineable(k))
-
-
-def fetches(state: State, k: int, reader: int) -> bool:
-    """Whether `reader` is a tiled reduction, without threads that share it, that reads stage k itself."""
-    reduces = bool(state.ops[reader].reduce_axes) and not crosses_threads(state, reader)
-    return state.dag.tiled[reader] and reduces and k in state.dag.reads[reader]
 
 
 def crosses_threads(state: State, k: int) -> bool:
@@ -268,86 +216,67 @@ def crosses_threads(state: State, k: int) -> bool:
     return any(it.kind == "reduce" and it.annotation == "threadIdx.x" for n in inside for it in state.stages[n].current)
 
 
-def fetch_loop(stage: Stage) -> int:
-    """The position of the loop at which the outermost tile of the reduction is complete."""
-    axes = set(range(stage.rank, stage.roots))
-    for position, it in enumerate(stage.current):
-        if it.kind == "reduce":
-            axes -= {root_of(stage, it.id)}
-            if not axes:
-                return position
-    raise ValueError(f"{stage.op.name}: it has no reduction")
-
-
-def root_of(stage: Stage, i: int) -> int:
-    """The axis that iterator `i` was split from; of a fused one, itself."""
-    for rel in reversed(stage.relations):
-        if isinstance(rel, SplitRel) and i in rel.parts:
-            i = rel.parent
-    return i
-
-
-def loop_length(stage: Stage, kind: str) -> int:
-    """The product of the extents of the loops of one kind; one that is not known counts as -1."""
-    return prod(-1 if it.extent is None else it.extent for it in stage.current if it.kind == kind)
+def long_reduction(machine: Machine, state: State, k: int) -> bool:
+    """Whether stage k folds so much, for so little space, that several cores or threads should share it."""
+    if state.ops[k].body is None or made_by(state, k, "CHW"):
+        return False
+    loops = [(it.kind, -1 if it.extent is None else it.extent) for it in state.stages[k].current]
+    space, reduce = (prod(extent for kind, extent in loops if kind == wanted) for wanted in ("space", "reduce"))
+    if not state.dag.tiled[k]:
+        return reduce > max(1, machine.warp_size if machine.is_gpu else machine.num_cores)
+    if machine.is_gpu:
+        return space <= machine.max_threads_per_block and space < reduce
+    return space <= reduce and space <= machine.num_cores * 16
 
 
 def traced(state: State, k: int) -> Iterator[tuple[int, Step]]:
     """The steps on the stage that is now number k, last first, with their positions."""
     for position, step in reversed(list(enumerate(state.steps))):
-        if step.stage == k:
+        if step.args[0] == k:
             yield position, step
-        if isinstance(step, CacheRead | CacheWrite | RFactor) and k > step.stage:
+        if step.tag in ("CHR", "CHW", "RF") and k > step.args[0]:
             k -= 1
 
 
-def made_by(state: State, k: int, kind: type[Step]) -> bool:
+def made_by(state: State, k: int, tag: str) -> bool:
     """Whether stage k was inserted by a step of this kind."""
-    return any(isinstance(step, kind) for _, step in traced(state, k))
+    return any(step.tag == tag for _, step in traced(state, k))
 
 
 def own_splits(state: State, k: int) -> list[int]:
     """The positions of the splits of stage k, last first; those before a step that made it anew are not its own."""
     count = sum(isinstance(rel, SplitRel) for rel in state.stages[k].relations)
-    kinds = (Split, FollowSplit, FollowFusedSplit)
-    steps = [(position, step) for position, step in traced(state, k) if isinstance(step, kinds)][:count]
-    return [position for position, step in steps if isinstance(step, Split)]
+    found = [(position, step.tag) for position, step in traced(state, k) if step.tag in ("SP", "FSP", "FFSP")]
+    return [position for position, tag in found[:count] if tag == "SP"]
 
 
 # ----------------------------------------------------------------------------------------- steps that name loops by id
-
-
 def split(state: State, k: int, loop: int, lengths: Sequence[Length]) -> tuple[State, tuple[int, ...]]:
     """The state after a split, and the ids of the new loops."""
     stage = state.stages[k]
-    extent = stage.iters[loop].extent or 0
-    state = state.apply(Split(k, stage.loops.index(loop), extent, tuple(lengths)))
-    return state, tuple(it.id for it in state.stages[k].iters[-len(lengths) - 1 :])
+    state = steps.split(state, k, stage.loops.index(loop), stage.iters[loop].extent or 0, tuple(lengths), 1)
+    return state, state.stages[k].loops[stage.loops.index(loop) :][: len(lengths) + 1]
 
 
 def fuse(state: State, k: int, loops: Sequence[int]) -> tuple[State, int]:
-    """The state after fusing, and the id of the new loop."""
-    state = state.apply(Fuse(k, tuple(state.stages[k].loops.index(i) for i in loops)))
+    """The state with some loops as one, and the id of that."""
+    if len(loops) == 1:
+        return state, loops[0]
+    state = steps.fuse(state, k, tuple(state.stages[k].loops.index(i) for i in loops))
     return state, state.stages[k].iters[-1].id
 
 
 def reorder(state: State, k: int, loops: Sequence[int]) -> State:
-    return state.apply(Reorder(k, tuple(state.stages[k].loops.index(i) for i in loops)))
+    return steps.reorder(state, k, tuple(state.stages[k].loops.index(i) for i in loops))
 
 
 def annotate(state: State, k: int, loop: int, annotation: str) -> State:
-    return state.apply(Annotate(k, state.stages[k].loops.index(loop), annotation))
+    return steps.annotate(state, k, state.stages[k].loops.index(loop), annotation)
 
 
 def bind_inner(state: State, k: int, loop: int, threads: int) -> State:
     state, parts = split(state, k, loop, (threads,))
     return annotate(state, k, parts[1], "threadIdx.x")
-
-
-def fuse_reductions(state: State, k: int) -> tuple[State, int]:
-    """All reduction loops of stage k as one."""
-    loops = [it.id for it in state.stages[k].current if it.kind == "reduce"]
-    return (state, loops[0]) if len(loops) == 1 else fuse(state, k, loops)
 
 
 def thread_split(state: State, k: int, threads: int) -> tuple[State, int | None]:
@@ -363,33 +292,30 @@ def thread_split(state: State, k: int, threads: int) -> tuple[State, int | None]
 
 def tiles(state: State, k: int, structure: str) -> tuple[State, list[int]]:
     """Stage k in tiles whose sizes are open, and the positions of the splits of its space axes."""
-    levels: dict[str, list[list[int]]] = {c: [[] for _ in range(structure.count(c))] for c in "SR"}
+    parts: dict[str, list[tuple[int, ...]]] = {"S": [], "R": []}
     splits = []
     for it in state.stages[k].current:
         kind = "S" if it.kind == "space" else "R"
-        state, parts = split(state, k, it.id, (None,) * (len(levels[kind]) - 1))
+        state, new = split(state, k, it.id, (None,) * (structure.count(kind) - 1))
+        parts[kind].append(new)
         splits += [len(state.steps) - 1] if kind == "S" else []
-        for level, part in zip(levels[kind], parts, strict=True):
-            level.append(part)
-    ready = {kind: iter(found) for kind, found in levels.items()}
-    return reorder(state, k, [i for letter in structure for i in next(ready[letter])]), splits
+    levels = {kind: zip(*found, strict=True) for kind, found in parts.items()}
+    return reorder(state, k, [i for kind in structure for i in next(levels[kind], ())]), splits
 
 
 def follow_tiles(state: State, k: int, splits: Sequence[int], n: int) -> State:
     """Stage k in n + 1 levels of tiles that are as large as those that `splits` made of another stage."""
-    levels: list[list[int]] = [[] for _ in range(n + 1)]
+    parts = []
     for it, source in zip(state.stages[k].current, splits, strict=True):
-        state = state.apply(FollowSplit(k, state.stages[k].loops.index(it.id), source, n))
-        for level, part in zip(levels, state.stages[k].iters[-n - 1 :], strict=True):
-            level.append(part.id)
-    return reorder(state, k, [i for level in levels for i in level])
+        state = steps.follow_split(state, k, state.stages[k].loops.index(it.id), source, n)
+        parts.append([part.id for part in state.stages[k].iters[-n - 1 :]])
+    return reorder(state, k, [i for level in zip(*parts, strict=True) for i in level])
 
 
 def open_factors(state: State) -> State:
     """The sketch with the factor of each rfactor as a hole; the walk needed a number there, and took 1."""
-    steps = list(state.steps)
-    for position, step in enumerate(steps):
-        before = steps[position - 1]
-        if isinstance(step, RFactor) and isinstance(before, Split):
-            steps[position - 1] = replace(before, lengths=(None,))
-    return replace(state, steps=tuple(steps))
+    made = list(state.steps)
+    for position, (before, step) in enumerate(itertools.pairwise(state.steps)):
+        if (before.tag, step.tag) == ("SP", "RF"):
+            made[position] = Step("SP", (*before.args[:3], (None,), 1))
+    return replace(state, steps=tuple(made))

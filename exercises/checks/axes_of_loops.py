@@ -8,12 +8,12 @@ import numpy as np
 import mini_ansor.lower as lower
 import mini_ansor.steps as steps
 from mini_ansor.__main__ import matmul
-from mini_ansor.bounds import infer_bounds
+from mini_ansor.bounds import Bounds
 from mini_ansor.expr import Axis, Const, Expr, substitute
 from mini_ansor.program import FuseRel, Machine, Stage, Step
-from mini_ansor.steps import Fuse, Split, replay
+from mini_ansor.steps import replay
 
-from ..core.mini import WORKLOADS, drawn, put_in
+from ..core.mini import WORKLOADS, drawn, fuse, put_in, split
 from ..core.verdict import function, need
 
 HINT = """A split by (4, 2): a turn of the first part moves the parent by 4 * 2, one of the second by 2, one of the last
@@ -21,13 +21,13 @@ by 1. A fused loop of parts with 3, 4 and 5 turns is a number with three digits:
 is left is the value // 5."""
 
 CASES: list[tuple[str, list[Step]]] = [
-    ("i split by (4,)", [Split(2, 0, 24, (4,))]),
-    ("i split by (3, 2)", [Split(2, 0, 24, (3, 2))]),
-    ("i split by (5, 3)", [Split(2, 0, 24, (5, 3))]),
-    ("i and j fused", [Fuse(2, (0, 1))]),
-    ("i, j and k fused", [Fuse(2, (0, 1, 2))]),
-    ("i and j fused, and that split by (3,)", [Fuse(2, (0, 1)), Split(2, 0, 192, (3,))]),
-    ("i split by (3, 2), and the two inner ones fused", [Split(2, 0, 24, (3, 2)), Fuse(2, (1, 2))]),
+    ("i split by (4,)", [split(2, 0, 24, (4,))]),
+    ("i split by (3, 2)", [split(2, 0, 24, (3, 2))]),
+    ("i split by (5, 3)", [split(2, 0, 24, (5, 3))]),
+    ("i and j fused", [fuse(2, (0, 1))]),
+    ("i, j and k fused", [fuse(2, (0, 1, 2))]),
+    ("i and j fused, and that split by (3,)", [fuse(2, (0, 1)), split(2, 0, 192, (3,))]),
+    ("i split by (3, 2), and the two inner ones fused", [split(2, 0, 24, (3, 2)), fuse(2, (1, 2))]),
 ]
 
 
@@ -74,7 +74,7 @@ def check(answer: ModuleType) -> None:
     compared = Compared(function(answer, "axis_values"))
     for case, made in CASES:
         compared.case = f"{case} (24 x 8, k of 6)"
-        stage = infer_bounds(replay(matmul(24, 8, 6), made)).state.stages[2]
+        stage = Bounds(replay(matmul(24, 8, 6), made)).state.stages[2]
         compared(stage, {it.id: Axis(it.name, it.length) for it in stage.current})
     with put_in(lower, "axis_values", compared), put_in(steps, "axis_values", compared):
         for name, make in WORKLOADS.items():

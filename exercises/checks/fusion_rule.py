@@ -6,14 +6,14 @@ from typing import Any
 
 import mini_ansor.sketch as sketch
 from mini_ansor.program import GPU, Machine, State, StepError, initial
-from mini_ansor.steps import CacheWrite
+from mini_ansor.steps import cache_write
 
 from ..core.mini import WORKLOADS, product_and_relu, put_in
 from ..core.verdict import Wrong, function, need
 
 HINT = """Two levels of tiles of a stage with two axes are four loops, 0 to 3, so level n ends with loop number
 n * len(splits) - 1. The levels are (1, 2) on a CPU and (3,) on a GPU. `following` has pairs: the fused state after
-`ComputeAt`, and k - 1."""
+`compute_at`, and k - 1."""
 
 Rule = Callable[[Machine, State, int], Any]
 
@@ -41,7 +41,7 @@ def alone(rule: Rule, machine: Machine) -> None:
     same_ways(f"the product and its relu on {where}", got, want)
     need(got.rest or not want.rest, "without `rest` there is no sketch of the product on its own, which a CPU may want")
     need(want.rest or not got.rest, f"on {where} rules behind this one may not look at a stage that is fused")
-    cached = plain.apply(CacheWrite(2, "local"))
+    cached = cache_write(plain, 2, "local")
     got, want = rule(machine, cached, 2), sketch.tile_with_fusion(machine, cached, 2)
     assert want is not None
     need(got is not None, "the cache of a product is tiled and copied point by point, but the rule gives None")
@@ -67,7 +67,7 @@ def same_ways(case: str, got: Any, want: sketch.Applied) -> None:
     for (a, following), (b, k) in zip(got.following, want.following, strict=True):
         need(following == k, f"{case}: the walk goes on with stage {k}, yours with {following}")
         stage = k + 1
-        need(a.stages[stage].at is not None, f"{case}: the stage is not computed inside of its consumer: ComputeAt")
+        need(a.stages[stage].at is not None, f"{case}: the stage is not computed inside of its consumer: compute_at")
         place, right = loop(a, stage), loop(b, stage)
         need(place == right, f"{case}: it is computed in loop {right} of its consumer, in yours in {place}")
         need(str(a) == str(b), f"{case}: your tiles of the consumer are\n{a}\ninstead of\n{b}")

@@ -7,9 +7,9 @@ import mini_ansor.bounds as bounds
 from mini_ansor.__main__ import matmul
 from mini_ansor.expr import Op
 from mini_ansor.program import Machine, Stage, Step
-from mini_ansor.steps import ComputeAt, Fuse, Split, replay
+from mini_ansor.steps import replay
 
-from ..core.mini import WORKLOADS, drawn, product_and_relu, put_in
+from ..core.mini import WORKLOADS, drawn, fuse, product_and_relu, put_in, split
 from ..core.verdict import function, need
 
 HINT = """Begin with the innermost part: it is as long as its length says, or as the rest where that is shorter; then
@@ -17,13 +17,13 @@ divide the rest by the length, and round up. What is left in the end is the firs
 2, the rest is 2."""
 
 CASES: list[tuple[str, list[Step]]] = [
-    ("i of 12 split by (3,)", [Split(2, 0, 12, (3,))]),
-    ("i of 12 split by (2, 3)", [Split(2, 0, 12, (2, 3))]),
-    ("i of 12 split by (5,)", [Split(2, 0, 12, (5,))]),
-    ("i of 12 split by (4, 20)", [Split(2, 0, 12, (4, 20))]),
-    ("i of 12 split by (8, 4)", [Split(2, 0, 12, (8, 4))]),
-    ("i of 12 fused with j of 8", [Fuse(2, (0, 1))]),
-    ("i and j fused, and the 96 split by (10,)", [Fuse(2, (0, 1)), Split(2, 0, 96, (10,))]),
+    ("i of 12 split by (3,)", [split(2, 0, 12, (3,))]),
+    ("i of 12 split by (2, 3)", [split(2, 0, 12, (2, 3))]),
+    ("i of 12 split by (5,)", [split(2, 0, 12, (5,))]),
+    ("i of 12 split by (4, 20)", [split(2, 0, 12, (4, 20))]),
+    ("i of 12 split by (8, 4)", [split(2, 0, 12, (8, 4))]),
+    ("i of 12 fused with j of 8", [fuse(2, (0, 1))]),
+    ("i and j fused, and the 96 split by (10,)", [fuse(2, (0, 1)), split(2, 0, 96, (10,))]),
 ]
 WHY = {
     ("axis", "more"): "it is an axis, and these begin with `roots`",
@@ -44,7 +44,7 @@ def check(answer: ModuleType) -> None:
         stage = replay(matmul(12, 8, 6), steps).stages[2]
         got, want = filled(stage, [12, 8, 6]), bounds.filled(stage, [12, 8, 6])
         compared(case, got, want)
-    tile: list[Step] = [Split(3, 0, 12, (4,)), Split(2, 1, 8, (5,)), ComputeAt(2, 3, 0)]
+    tile: list[Step] = [split(3, 0, 12, (4,)), split(2, 1, 8, (5,)), Step("CA", (2, 3, 0))]
     inferred(filled, "C, whose j is split by 5, inside a tile of 4 rows", product_and_relu(12, 8, 6), tile)
     for name, make in WORKLOADS.items():
         for state in drawn(make(), Machine(), 6):
@@ -54,9 +54,9 @@ def check(answer: ModuleType) -> None:
 def inferred(filled: object, case: str, args: Sequence[Op], steps: Sequence[Step]) -> None:
     """Bounds with the learner's function in mini_ansor are those without."""
     state = replay(args, steps)
-    want = bounds.infer_bounds(state).state.stages
+    want = bounds.Bounds(state).state.stages
     with put_in(bounds, "filled", filled):
-        got = bounds.infer_bounds(state).state.stages
+        got = bounds.Bounds(state).state.stages
     for a, b in zip(got, want, strict=True):
         compared(f"{case}, stage {b.op.name}", a, b)
 

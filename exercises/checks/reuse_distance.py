@@ -9,9 +9,9 @@ import mini_ansor.features as features
 from mini_ansor.__main__ import matmul
 from mini_ansor.features import Access, Nest
 from mini_ansor.program import Machine
-from mini_ansor.steps import Split, replay
+from mini_ansor.steps import replay
 
-from ..core.mini import WORKLOADS, drawn, put_in
+from ..core.mini import WORKLOADS, drawn, put_in, split
 from ..core.verdict import function, need
 
 HINT = """`nest.innermost(loops)` gives the innermost of some loops that is longer than 1, or -1. A loop j has
@@ -72,7 +72,7 @@ def check(answer: ModuleType) -> None:
     with put_in(features._Program, "_reuse", patched):
         for case, steps in (
             ("a product as it is written", []),
-            ("a product with a loop of one turn inside", [Split(2, 1, 8, (1,)), Split(2, 3, 6, (1,))]),
+            ("a product with a loop of one turn inside", [split(2, 1, 8, (1,)), split(2, 3, 6, (1,))]),
         ):
             compared.case = case
             features.features(replay(matmul(24, 8, 6), steps), machine)

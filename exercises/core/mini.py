@@ -12,7 +12,7 @@ import numpy as np
 from mini_ansor.__main__ import compute, conv2d, matmul
 from mini_ansor.expr import Axis, Op, Reduce, binary
 from mini_ansor.population import program, random_genes
-from mini_ansor.program import Machine, State
+from mini_ansor.program import Machine, State, Step
 from mini_ansor.sketch import generate_sketches
 
 
@@ -25,6 +25,16 @@ def put_in(holder: Any, name: str, value: object) -> Iterator[None]:
         yield
     finally:
         setattr(holder, name, before)
+
+
+def split(k: int, position: int, extent: int, lengths: tuple[int, ...]) -> Step:
+    """A split of stage k, as a value."""
+    return Step("SP", (k, position, extent, lengths, 1))
+
+
+def fuse(k: int, positions: tuple[int, ...]) -> Step:
+    """A fuse of loops of stage k, as a value."""
+    return Step("FU", (k, positions))
 
 
 def product_and_relu(n: int, m: int, k: int) -> list[Op]:

@@ -1,7 +1,7 @@
 """Tile both alike, and compute the stage where the tiles of a level are complete."""
 
 from mini_ansor.sketch import Applied, follow_tiles, fusion_target, made_by, tiles
-from mini_ansor.steps import CacheWrite, ComputeAt
+from mini_ansor.steps import compute_at
 
 
 def tile_with_fusion(machine, state, k):
@@ -12,5 +12,5 @@ def tile_with_fusion(machine, state, k):
     following = []
     for level in (3,) if machine.is_gpu else (1, 2):
         fused = follow_tiles(tiled, target, splits, level)
-        following.append((fused.apply(ComputeAt(k, target, level * len(splits) - 1)), k - 1))
-    return Applied(following, rest=not machine.is_gpu and not made_by(state, k, CacheWrite))
+        following.append((compute_at(fused, k, target, level * len(splits) - 1), k - 1))
+    return Applied(following, rest=not machine.is_gpu and not made_by(state, k, "CHW"))

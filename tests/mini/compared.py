@@ -12,7 +12,7 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.features.extraction import state_features
 from ansor.features.schema import INDEX
 from mini_ansor.__main__ import step_from_json
-from mini_ansor.expr import Binary, Const, Expr, Op
+from mini_ansor.expr import Call, Const, Expr, Op
 from mini_ansor.features import NAMES, features
 from mini_ansor.program import GPU, Machine
 from mini_ansor.program import State as MiniState
@@ -46,7 +46,7 @@ def divides(state: State) -> bool:
 
 def bounds_differ(state: State, program: MiniState, rng: np.random.Generator) -> list[str]:
     """What bound inference says differently: extents of loops, regions of axes, their beginnings at random turns."""
-    ours, theirs = mini.infer_bounds(program), infer_bounds(state)
+    ours, theirs = mini.Bounds(program), infer_bounds(state)
     turns = {
         (k, it.uid): int(rng.integers(it.length))
         for k, s in enumerate(theirs.state.stages)
@@ -85,7 +85,7 @@ def _mini_value(e: Expr, turns: dict[tuple[int, int], int]) -> int:
             return int(value)
         case mini.LoopVar(stage=stage, id=i):
             return turns[stage, i]
-        case Binary(op, a, b):
+        case Call(op, (a, b)):
             return {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "//": int.__floordiv__, "%": int.__mod__}[op](
                 _mini_value(a, turns), _mini_value(b, turns)
             )

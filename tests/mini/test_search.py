@@ -22,6 +22,7 @@ from mini_ansor.features import NAMES, features
 from mini_ansor.population import Genes, crossed, evolve, factorizations, mutated, program, random_genes
 from mini_ansor.program import GPU, Machine
 from mini_ansor.sketch import generate_sketches
+from tests.architecture.budget import code_lines
 
 from .translate import steps_of
 
@@ -32,6 +33,9 @@ needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc compiles
 def test_the_package_is_small_and_stands_alone() -> None:
     files = sorted(FOLDER.glob("*.py"))
     assert 10 <= len(files) <= 12
+    texts = [file.read_text() for file in files]
+    assert sum(map(code_lines, texts)) <= 2300
+    assert sum(len(text.splitlines()) for text in texts) <= 3000
     foreign = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
@@ -85,7 +89,7 @@ def test_children_are_programs_of_their_sketch(machine: Machine) -> None:
     children = [mutated(genes, machine, rng) for genes in parents]
     assert sum(a != b for a, b in zip(parents, children, strict=True)) > 30
     for position in children[0].lengths:
-        extent = sketch.steps[position].extent  # type: ignore[attr-defined]
+        extent = sketch.steps[position].args[2]
         assert all(extent % np.prod(genes.lengths[position]) == 0 for genes in children)
     a, b = parents[:2]
     both = crossed(a, b, rng)

@@ -58,13 +58,13 @@ def _expr(e: te.Expr, axes: dict[Any, mini.Axis], done: dict[object, mini.Op]) -
         case te.Const(value=value, dtype=dtype):
             return mini.Const(value, _dtype(dtype))
         case te.Binary(op=op, a=a, b=b) | te.Compare(op=op, a=a, b=b) | te.Logical(op=op, a=a, b=b):
-            return mini.Binary(op, of(a), of(b))
+            return mini.Call(op, (of(a), of(b)), of(a).dtype if op in mini.ARITHMETIC else "bool")
         case te.Not(a=a):
-            return mini.Not(of(a))
+            return mini.Call("!", (of(a),), "bool")
         case te.Select(cond=c, a=a, b=b) | te.Call(func="if_then_else", args=(c, a, b)):
-            return mini.Select(of(c), of(a), of(b))
+            return mini.Call("select", (of(c), of(a), of(b)), of(a).dtype)
         case te.Cast(dtype=dtype, a=a):
-            return mini.Cast(_dtype(dtype), of(a))
+            return mini.Call("cast", (of(a),), _dtype(dtype))
         case te.Call(func=func, args=args, dtype=dtype):
             return mini.Call(func, tuple(map(of, args)), _dtype(dtype))
         case te.Load(tensor=tensor, indices=indices):

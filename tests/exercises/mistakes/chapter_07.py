@@ -36,10 +36,10 @@ MISTAKES = {
             Mistake("(3,) if machine.is_gpu else (1, 2)", "(3,) if machine.is_gpu else (2,)",
                     "on a CPU: the number of fused states is 2, yours 1"),
             Mistake("k - 1))", "k))", "the walk goes on with stage 1, yours with 2"),
-            Mistake("fused.apply(ComputeAt(k, target, level * len(splits) - 1))", "fused", "inside of its consumer"),
-            Mistake(" and not made_by(state, k, CacheWrite)", "", "is of no use"),
+            Mistake("compute_at(fused, k, target, level * len(splits) - 1)", "fused", "inside of its consumer"),
+            Mistake(' and not made_by(state, k, "CHW")', "", "is of no use"),
             Mistake("not machine.is_gpu and not", "not", "may not look at a stage that is fused"),
-            Mistake("rest=not machine.is_gpu and not made_by(state, k, CacheWrite)", "", "without `rest`"),
+            Mistake('rest=not machine.is_gpu and not made_by(state, k, "CHW")', "", "without `rest`"),
         ),
     ),
 }  # fmt: skip
