@@ -21,6 +21,7 @@ OPERATORS = {
     "min": "({0} < {1} ? {0} : {1})", "max": "({0} > {1} ? {0} : {1})", "select": "({} ? {} : {})", "!": "!{}",
     "cast": "(({1}){0})",
 }  # fmt: skip
+SLACK = 8  # elements behind each buffer, which a loop that goes beyond its row may read
 ON_STACK = 1 << 16  # bytes of the largest buffer of a loop that is kept on the stack of a thread
 BUILD_SECONDS, RUN_SECONDS, REPEAT_SECONDS, REPEATS = 30, 20, 0.05, 3
 
@@ -65,9 +66,9 @@ class Text:
                 return [f"{indent}{self.name(buffer)}[{self.expr(index)}] = {self.expr(value)};"]
             case If(cond, body):
                 return [f"{indent}if ({self.expr(cond)}) {{", *self.stmt(body, indent + "  "), f"{indent}}}"]
-            case For(var, kind, body):
+            case For(var, kind, body, beyond):
                 v = self.name(var)
-                head = f"{indent}for (int {v} = 0; {v} < {var.extent}; ++{v}) {{"
+                head = f"{indent}for (int {v} = 0; {v} < {var.extent + beyond}; ++{v}) {{"
                 return [*self.pragma(kind, var, indent), head, *self.stmt(body, indent + "  "), f"{indent}}}"]
             case Alloc(buffer, body):
                 return [f"{indent}{{", *self.local(buffer, body, indent + "  "), f"{indent}}}"]
@@ -80,7 +81,7 @@ class Text:
 
     def local(self, buffer: Op, body: Stmt, indent: str) -> list[str]:
         """A buffer of a loop and what is done with it."""
-        ctype, n, name = CTYPES[buffer.dtype], buffer.shape[0], self.name(buffer)
+        ctype, n, name = CTYPES[buffer.dtype], buffer.shape[0] + SLACK, self.name(buffer)
         if n * BYTES[buffer.dtype] <= ON_STACK:
             return [f"{indent}{ctype} {name}[{n}] __attribute__((aligned(64)));", *self.stmt(body, indent)]
         room = f"aligned_alloc(64, ({n} * sizeof({ctype}) + 63) / 64 * 64)"
@@ -99,7 +100,7 @@ def c_text(program: Lowered) -> str:
     text, lines = Text(), [INCLUDES + FLOOR]
     args = [f"{CTYPES[b.dtype]} *restrict {text.name(b)}" for b in program.args]
     for b in program.own:
-        lines.append(f"static {CTYPES[b.dtype]} {text.name(b)}[{b.shape[0]}] __attribute__((aligned(64)));")
+        lines.append(f"static {CTYPES[b.dtype]} {text.name(b)}[{b.shape[0] + SLACK}] __attribute__((aligned(64)));")
     lines += ["", f"void program({', '.join(args)}) {{", *text.stmt(Seq(program.nests)), "}", ""]
     return "\n".join(lines)
 
@@ -109,7 +110,7 @@ def main_text(args: Sequence[Op]) -> str:
     make, read, write = [], [], []
     for n, op in enumerate(args):
         size = prod(op.shape) * BYTES[op.dtype]
-        make.append(f"  void *a{n} = aligned_alloc(64, ({size} + 63) / 64 * 64); memset(a{n}, 255, {size});")
+        make.append(f"  void *a{n} = aligned_alloc(64, ({size} + 127) / 64 * 64); memset(a{n}, 255, {size});")
         if op.body is None:
             read.append(f"  if (fread(a{n}, 1, {size}, in) != {size}) return 3;")
         else:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from .bounds import RANK, Bounds, LoopVar, enclosing
-from .expr import Axis, Call, Const, Expr, Load, Op, Reduce, binary, children, proven, rebuild
+from .expr import Axis, Call, Const, Expr, Load, Op, Reduce, binary, children, loads, proven, rebuild
 from .expr import span, substitute, terms, total, walk
 from .program import Iter, State, StepError
 from .steps import axis_values, split_guards
@@ -34,6 +34,7 @@ class For(Stmt):
     var: Var
     kind: str
     body: Stmt
+    beyond: int = 0  # iterations behind the last one, in the padding of a row
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,9 @@ class _Lowering:
             if scope == "local" and "vthread" in around and "vthread" in self.launch[k]:
                 self.copies[k] = self.launch[k]["vthread"]  # which each have one of their own
                 self.sizes[k].insert(0, self.copies[k].extent)
+            # Of a row of 7 gcc makes scalars, of 8 a vector: rows of tiles are padded, and vector loops go on there.
+            if s.where == "iter" and not whole and s.op.axes and not self.launch[k] and self.sizes[k][-1] > 2:
+                self.sizes[k][-1] += -self.sizes[k][-1] % 4
             self.buffers[k] = replace(s.op, axes=(Axis("at", prod(self.sizes[k])),), body=None, scope=scope)
 
     def _variables(self, k: int, prefix: str = "") -> dict[int, Expr]:
@@ -184,8 +188,20 @@ class _Lowering:
             return body if var.extent == it.extent else If(binary("<", var, it.length), body)
         kind = ("unroll" if unroll else "serial") if it.annotation == "none" else it.annotation
         for v in [variables[part.id] for part in reversed(self._parts(k, it))]:
-            body = For(v, kind, body) if isinstance(v, Var) else body
+            body = For(v, kind, body, self._beyond(k, v, kind, body)) if isinstance(v, Var) else body
         return body
+
+    def _beyond(self, k: int, var: Var, kind: str, body: Stmt) -> int:
+        """How many lanes of padding a vector loop may compute, too: where it is a row, and reads stay near its end."""
+        if kind != "vectorize" or not isinstance(body, Store) or terms(body.index).get(var) != 1:
+            return 0
+        row, reads = self.bounds.regions[k][self.stages[k].rank - 1].extent, loads(body.value)
+        steps = [terms(load.indices[0]) for load in reads]
+        near = all(0 <= found.pop(var, 0) <= 2 for found in steps) and all(load.dtype == "float32" for load in reads)
+        others = {x for found in steps for t in found for x in walk(t)}
+        alone = var not in others and not any(isinstance(x, Load) for x in others)
+        padded = near and alone and row == var.extent and not self.state.is_argument(k)
+        return self.sizes[k][-1] - row if padded else 0
 
     def _behind(self, inside: Sequence[int], body: Stmt) -> Stmt:
         """`body` behind the nests of the stages that are computed in its loop, producers first."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from ansor.sketch import generate_sketches as engine_sketches
 from codegen_cuda.emulation import emulator
-from mini_ansor import c
+from exercises.core.mini import product_and_relu
+from mini_ansor import c, steps
+from mini_ansor.__main__ import compute, placeholder
 from mini_ansor.c import Measurer, difference
 from mini_ansor.cuda import kernels
-from mini_ansor.expr import Op, evaluate
+from mini_ansor.expr import Axis, Op, Reduce, binary, evaluate
 from mini_ansor.lower import lower
 from mini_ansor.population import program, random_genes
-from mini_ansor.program import State, ordered
+from mini_ansor.program import State, initial, ordered
 from mini_ansor.sketch import generate_sketches
 from te_lite import ComputeDAG
 from te_lite.meaning.reference import evaluate as engine_values
@@ -92,6 +95,28 @@ def test_random_c_programs_compute_the_definition(seed: int) -> None:
     state = states[seed % len(states)]
     result = Measurer(args, np.random.default_rng(seed)).measure(state)
     assert (result.error_no, result.message) == (0, ""), str(state)
+
+
+def transposed_product(n: int, m: int, k: int) -> list[Op]:
+    """A [N, K] times B [M, K], and a relu."""
+    a, b, r = placeholder((n, k), "A"), placeholder((m, k), "B"), Axis("k", k)
+    c = compute((n, m), lambda i, j: Reduce("sum", a[i, r] * b[j, r], (r,)), "C")
+    return [a, b, compute((n, m), lambda i, j: binary("max", c[i, j], 0), "D")]
+
+
+@needs_gcc
+@pytest.mark.parametrize(("make", "lanes"), [(product_and_relu, 8), (transposed_product, 7)])
+def test_a_vector_loop_goes_on_in_the_padding_of_its_row(make: Callable[..., list[Op]], lanes: int) -> None:
+    """But not where its reads would go far, as those down a column do."""
+    args = make(6, 7, 5)
+    k = next(k for k, op in enumerate(ordered(args)) if op.name == "C")
+    state = steps.reorder(steps.compute_at(initial(args), k, k + 1, 0), k, (0, 2, 1))
+    state = steps.annotate(state, k, 2, "vectorize")
+    text = c.c_text(lower(state))
+    assert f"float C_4[{8 + c.SLACK}]" in text
+    assert f"j_7 < {lanes}; ++j_7) {{\n          C_4[j_7] = (C_4[j_7] + " in text, text
+    result = Measurer(args, np.random.default_rng(0)).measure(state)
+    assert (result.error_no, result.message) == (0, "")
 
 
 def emulated(args: list[Op], state: State, rng: np.random.Generator) -> str:
