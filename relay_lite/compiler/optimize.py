@@ -37,6 +37,7 @@ from ..transform.batch_slices import BatchSlices
 from ..transform.fuse_attention import DTYPES
 from ..transform.loop import PlaceLoopResults, has_loops, share_groups, with_constants_inside
 from ..transform.moments import Moments
+from ..transform.sequential import where_needed
 from ..transform.whole_loops import WholeLoops
 
 
@@ -62,20 +63,20 @@ def pipeline(target: Target) -> Pass:
     rows, moves = target.kind.name in ("c", "cuda"), target.kind.name == "cuda"
     multiplied = (*DTYPES, "float32") if target.precision in ELEMENTS else DTYPES
     passes = [
-        RealizeQuantized(),
-        Legalize(),
-        SimplifyInference(keep_rows=rows),
+        where_needed(RealizeQuantized),
+        where_needed(Legalize),
+        where_needed(SimplifyInference, rows),
         EliminateCommonSubexpr(),
         FoldConstant(),
-        FoldScaleAxis(),
+        where_needed(FoldScaleAxis),
         SimplifyExpr(),
-        CanonicalizeCast(),
-        CanonicalizeOps(),
-        AlterOpLayout(target.kind.name, target.precision),
-        FlattenPointwise(target.kind.name, target.precision),
+        where_needed(CanonicalizeCast),
+        where_needed(CanonicalizeOps),
+        where_needed(AlterOpLayout, target.kind.name, target.precision),
+        where_needed(FlattenPointwise, target.kind.name, target.precision),
         SimplifyExprPostAlterOp(),
-        FastMath(),
-        *([RowShapes()] if rows else []),
+        where_needed(FastMath),
+        *([where_needed(RowShapes)] if rows else []),
         FoldConstant(),
         *([ScoresInBatches(whole=False), TurnProducts()] if moves else []),
         *([BatchSlices(dtypes=multiplied), Moments()] if moves else []),  # a GPU's memory is what is short

@@ -81,6 +81,13 @@ def in_loops(function: Function, change: Callable[[Function], Function]) -> Func
     return rewrite(function, changed)
 
 
+def operators_of(function: Function) -> set[str]:
+    """The names of the operators that a function calls, also in loops."""
+    nodes = post_order(function.body)
+    inside = [operators_of(node.function) for node in nodes if isinstance(node, Loop)]
+    return {node.op.name for node in nodes if isinstance(node, Call)}.union(*inside)
+
+
 def function_calls(body: Expr) -> Iterator[FunctionCall]:
     """The calls of functions in the order in which they run; those of a loop come once a step."""
     for node in post_order(body):

@@ -15,7 +15,7 @@ from ..ir.nodes import Call, Expr, Function
 from .context import PassContext, register_config
 from .fold_stride import with_folded_stride
 from .layout_rewriter import rewrite_layouts
-from .sequential import Pass
+from .sequential import Pass, acts_on
 from .strategy import folds_stride, reads_turned, winograd_tile
 
 WINOGRAD = "relay.AlterOpLayout.winograd"
@@ -23,6 +23,7 @@ WINOGRAD = "relay.AlterOpLayout.winograd"
 register_config(WINOGRAD, bool)
 
 
+@acts_on("nn.conv2d", "nn.dense")
 def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a class in TVM, and written like one
     """The pass for a kind of target, `c` or `cuda`, and the precision of its products; level 3.
 

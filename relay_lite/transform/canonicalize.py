@@ -12,9 +12,10 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, children, rebuild
 from ..ir.op_registry import OpPattern
 from ..ir.visit import expand_to, is_op, post_order, rewrite, with_body
-from .sequential import Pass
+from .sequential import Pass, acts_on
 
 
+@acts_on("nn.bias_add")
 def CanonicalizeOps() -> Pass:
     """Turn nn.bias_add into add; the bias gets size-1 axes behind it, none before."""
     return Pass("CanonicalizeOps", 3, (), lambda function: rewrite(function, _bias_add))
@@ -27,6 +28,7 @@ def _bias_add(node: Expr) -> Expr:
     return call("add", data, expand_to(bias, len(data.shape), node.attrs["axis"]))
 
 
+@acts_on("cast")
 def CanonicalizeCast() -> Pass:
     """Give every elementwise or broadcast reader of a cast to a wider dtype a cast of its own."""
     return Pass("CanonicalizeCast", 3, (), _own_casts)

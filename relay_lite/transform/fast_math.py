@@ -10,9 +10,10 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.visit import rewrite
 from ..op.fast_math import FAST
-from .sequential import Pass
+from .sequential import Pass, acts_on
 
 
+@acts_on(*FAST)
 def FastMath() -> Pass:
     """Replace tanh and erf of float32 by fast_tanh and fast_erf."""
     return Pass("FastMath", 4, (), lambda function: rewrite(function, _fast))

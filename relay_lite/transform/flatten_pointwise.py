@@ -23,13 +23,14 @@ from ..ir.op_registry import OpPattern
 from ..ir.types import TensorType
 from ..ir.visit import is_op, post_order, readers, with_body
 from .row_shapes import is_elementwise
-from .sequential import Pass
+from .sequential import Pass, acts_on
 from .strategy import on_tensor_cores, plain_nhwc
 
 IMAGES = 4
 """The dimensions of images."""
 
 
+@acts_on("nn.conv2d")
 def FlattenPointwise(target: str = "c", precision: str = STRICT) -> Pass:
     """The pass for a kind of target and the precision of its products; level 3."""
     return Pass("FlattenPointwise", 3, (), lambda function: _Flattened(target, precision).run(function))

@@ -9,9 +9,10 @@ from __future__ import annotations
 from .fold_constant import FoldConstant
 from .fold_scale_axis_backward import BackwardFoldScaleAxis
 from .fold_scale_axis_forward import ForwardFoldScaleAxis
-from .sequential import Pass, Sequential
+from .sequential import Pass, Sequential, acts_on
 
 
+@acts_on("multiply")
 def FoldScaleAxis() -> Pass:
     """BackwardFoldScaleAxis, ForwardFoldScaleAxis and FoldConstant."""
     return Sequential([BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()], 3, "FoldScaleAxis")

@@ -10,12 +10,13 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, Tuple
 from ..ir.visit import is_op, rewrite
 from ..op.annotation import stop_fusion
-from .sequential import Pass
+from .sequential import Pass, acts_on
 
 MOST_PARTS = 32
 """Tensors that one kernel puts together."""
 
 
+@acts_on("concatenate", "stack", "nn.conv2d_transpose")
 def Legalize() -> Pass:  # a class in TVM, and written like one
     """The pass; level 1."""
 

@@ -20,12 +20,13 @@ from ..ir.nodes import Array, Call, Constant, Expr, Tuple, children, const, rebu
 from ..ir.visit import constant_value, expand_to, is_op, post_order, with_body
 from ..op.quantized import centred, dequantized_form, quantized_form
 from .fold_constant import fold
-from .sequential import Pass
+from .sequential import Pass, acts_on
 
 MOST = 1 << 31
 """Sums of magnitudes must stay below this."""
 
 
+@acts_on("qnn.quantize", "qnn.dequantize")
 def RealizeQuantized() -> Pass:  # a class in TVM, and written like one
     """The pass; level 0, for no target has `qnn.quantize` and `qnn.dequantize`."""
     return Pass("RealizeQuantized", 0, (), lambda function: with_body(function, _Walk().run(function.body)))

@@ -19,12 +19,13 @@ from ..ir.nodes import Call, Expr, Function
 from ..ir.op_registry import OpPattern
 from ..ir.types import TensorType
 from ..ir.visit import is_op, rewrite
-from .sequential import Pass
+from .sequential import Pass, acts_on
 
 Shape = tuple[int, ...]
 FOLD_ATTRS = {"axis", "keepdims", "exclude"}
 
 
+@acts_on("reshape")
 def RowShapes() -> Pass:
     """Move reshapes of folded rows behind the elementwise operators that read them."""
     return Pass("RowShapes", 0, (), _run)

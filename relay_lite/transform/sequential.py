@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import TypeVar, overload
 
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
 from ..ir.nodes import Function
-from ..ir.visit import in_loops
+from ..ir.visit import in_loops, operators_of
 from .context import PassContext
+
+Maker = TypeVar("Maker", bound=Callable[..., "Pass"])
+ACTS_ON: dict[Callable[..., Pass], frozenset[str]] = {}
+"""The operators that a pass acts on, by the function that makes it."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,26 @@ def Sequential(  # a class in TVM, and written like one
         return function
 
     return Pass(name, opt_level, required, run, of_passes=True)
+
+
+def acts_on(*operators: str) -> Callable[[Maker], Maker]:
+    """Say of a function that makes a pass which operators this acts on: it leaves graphs without them as they are."""
+
+    def named(make: Maker) -> Maker:
+        ACTS_ON[make] = frozenset(operators)
+        return make
+
+    return named
+
+
+def where_needed(make: Callable[..., Pass], *args: object) -> Pass:
+    """The pass that `make` gives, made and run only where one of the operators is there that it acts on."""
+
+    def run(function: Function) -> Function:
+        needed = not ACTS_ON[make].isdisjoint(operators_of(function))
+        return Sequential([make(*args)])(function) if needed else function
+
+    return Pass(f"where {make.__name__} is needed", 0, (), run, of_passes=True)
 
 
 def InferType() -> Pass:

@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, TupleGetItem, const
 from ..ir.visit import expand_to, is_op, rewrite
-from .sequential import Pass
+from .sequential import Pass, acts_on
 
 
+@acts_on("nn.batch_norm", "nn.dropout", "nn.layer_norm", "nn.instance_norm", "nn.group_norm", "nn.l2_normalize")
 def SimplifyInference(keep_rows: bool = False) -> Pass:
     """Rewrite batch_norm (its result 0), dropout, layer_norm, instance_norm, group_norm and l2_normalize.
 

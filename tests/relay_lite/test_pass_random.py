@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay_lite.ir.make import call
-from relay_lite.ir.nodes import Expr, Function
-from relay_lite.ir.visit import post_order
+from relay_lite.ir.nodes import Expr, Function, Loop, Tuple, Var, tensor_type
+from relay_lite.ir.types import TensorType
+from relay_lite.ir.visit import free_vars, is_op, operators_of, post_order, rewrite
 from relay_lite.transform import (
     BackwardFoldScaleAxis,
     CanonicalizeCast,
     CanonicalizeOps,
     EliminateCommonSubexpr,
+    FastMath,
     FoldConstant,
     FoldScaleAxis,
     ForwardFoldScaleAxis,
@@ -25,6 +29,7 @@ from relay_lite.transform import (
     SimplifyExprPostAlterOp,
     SimplifyInference,
 )
+from relay_lite.transform.sequential import ACTS_ON, where_needed
 from tests.amount import examples
 
 from .pass_graphs import Layers, assert_same_meaning, function, ops, random_network, relu
@@ -102,3 +107,29 @@ def test_what_a_pass_does_not_change_stays_shared(a_pass: Pass) -> None:
         after = a_pass(before)
     size = len(post_order(before.body))
     assert len(post_order(after.body)) <= 4 * size, "a shared value must not be copied for each of its readers"
+
+
+@pytest.mark.parametrize("make", ACTS_ON, ids=[make.__name__ for make in ACTS_ON])
+@examples(20, derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_a_pass_leaves_a_graph_without_its_operators_alone(make: Callable[[], Pass], seed: int) -> None:
+    """What such an operator gives is an input here."""
+
+    def change(node: Expr) -> Expr:
+        return Var("given", tensor_type(node)) if is_op(node, *ACTS_ON[make]) else node
+
+    network = SimplifyInference()(random_network(np.random.default_rng(seed), 20, "NHWC"))
+    before = FoldConstant()(rewrite(network, change))
+    before = Function(free_vars(before.body), before.body)
+    assert not operators_of(before) & ACTS_ON[make]
+    with PassContext(opt_level=4):
+        assert make()(before) is before and where_needed(make)(before) is before
+
+
+def test_a_pass_is_made_where_an_operator_is_in_a_loop_only() -> None:
+    h = Var("h", TensorType((1, 3), "float32"))
+    step = Function((h,), Tuple((call("tanh", h),)))
+    x = Var("x", TensorType((1, 3), "float32"))
+    graph = Function((x,), Loop(step, (x,), steps=2, sliced=0, states=1))
+    with PassContext(opt_level=4):
+        assert operators_of(where_needed(FastMath)(graph)) == {"fast_tanh"}
