@@ -20,6 +20,7 @@ from te_lite.computation.tensor import ComputeOp, Tensor
 from te_lite.errors import require
 from te_lite.expr.dtype import computed
 from te_lite.expr.expr import Call, Reduce
+from te_lite.expr.intrinsics import CALLS
 from te_lite.expr.visit import walk
 from te_lite.meaning.drawn import DrawnArray
 from te_lite.meaning.reference_fold import summed_product
@@ -39,8 +40,6 @@ LARGE_WORK = 1 << 24
 """Points of all operations that the host evaluates in a second or two."""
 PRODUCTS = 64
 """Points of a sum of products that take as long as one other: the host has a library for them."""
-SLOW_CALLS = {"erf": 32}
-"""Points that take as long as one with such a function, which the host computes one by one."""
 KEPT_LAYOUTS = 4
 RunReference = Callable[[Device, Sequence[Any]], None]
 
@@ -64,7 +63,7 @@ def _weight(op: ComputeOp) -> float:
     if isinstance(op.body[0], Reduce) and len(summed_product(op.body[0])) > 1:
         return 1 / PRODUCTS
     calls = [e.func for body in op.body for e in walk(body) if isinstance(e, Call)]
-    return max([SLOW_CALLS.get(func, 1) for func in calls], default=1)
+    return max([CALLS[func].slow for func in calls], default=1)
 
 
 def drawing_device(device: Device, dag: ComputeDAG) -> DrawsArrays | None:

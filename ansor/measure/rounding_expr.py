@@ -23,14 +23,13 @@ import numpy as np
 from te_lite.computation.tensor import Tensor
 from te_lite.expr.dtype import largest
 from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select
+from te_lite.expr.intrinsics import CALLS
 
 REAL = "float64"
 FUNCTION = 8.0
 """Rounding of a library function, in units of `u`: 4 units in the last place."""
 INFINITE = Const(math.inf, REAL)
 NOTHING = Const(0.0, REAL)
-_STEPS = frozenset({"floor", "ceil", "round", "trunc"})
-_NOT_NEGATIVE = frozenset({"sqrt", "log", "log2", "rsqrt", "cosh"})
 
 
 def unit(dtype: str) -> float:
@@ -213,7 +212,7 @@ class Errors:
                 return None
             case "pow":
                 return plus(self._power(e), rounding(e, _size(e), 2 * FUNCTION))
-            case _ if e.func in _STEPS:
+            case _ if CALLS[e.func].whole:
                 return None if x is None else _ends(e.func, real(e.args[0]), x)
         return plus(_carried(e.func, real(e.args[0]), x), rounding(e, _size(e), FUNCTION))
 
@@ -237,8 +236,9 @@ def _carried(func: str, value: Expr, error: Expr | None) -> Expr | None:
     """What `func` makes of an error of its argument."""
     if error is None:
         return None
-    if func in ("sin", "cos"):
-        return error
+    steepest = CALLS[func].steepest
+    if steepest is not None:
+        return error if steepest == 1.0 else Binary("*", Const(steepest, REAL), error)
     if func == "tan":
         steep = Binary("+", Const(1.0, REAL), Binary("*", Call("tan", (value,), REAL), Call("tan", (value,), REAL)))
         return Binary("*", Binary("*", Const(2.0, REAL), steep), error)
@@ -252,7 +252,7 @@ def _ends(func: str, value: Expr, error: Expr | None) -> Expr | None:
     if error is None:
         return None
     low, high = Binary("-", value, error), Binary("+", value, error)
-    if func in _NOT_NEGATIVE:
+    if CALLS[func].from_zero:
         low = Binary("max", low, NOTHING)
     return _size(Binary("-", Call(func, (high,), REAL), Call(func, (low,), REAL)))
 

@@ -54,5 +54,6 @@ def _fetched_ahead(state: State, k: int, tiles: int, primitive: str) -> State:
     kept = storage_class(scope) in ("", "shared")
     require(kept, ScheduleError, subject, "the storage must be shared memory", scope=scope)
     require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
-    ask = Ask("double_buffer" if tiles == 2 else f"pipeline: {tiles}", "ansor_ext.pipeline.lowering:fetched_ahead")
-    return state.with_stage(k, replace(stage, tiles=tiles, asks=(*stage.asks, ask)))
+    text = "double_buffer" if tiles == 2 else f"pipeline: {tiles}"
+    ask = Ask(text, "ansor_ext.pipeline.lowering:fetched_ahead", tiles=tiles)
+    return state.with_stage(k, replace(stage, asks=(*stage.asks, ask)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from te_lite.expr.dtype import BYTES, STORED
@@ -23,8 +23,6 @@ TYPES = {
 UNSIGNED = {f"int{bits}": TYPES[f"uint{bits}"] for bits in (8, 16, 32, 64)}
 CUDA = Dialect("CUDA", TYPES, UNSIGNED, "static __device__ __forceinline__")
 SHIFT = ADD - 1
-
-_SHORTER: dict[str, Callable[[str, str], str]] = {"rsqrt": lambda x, f: f"rsqrt{f}({x})"}
 
 
 def literal(value: int | float | bool, dtype: str) -> tuple[str, int]:
@@ -179,13 +177,6 @@ class CudaText(CText):
         if dtype in ("int32", "int64"):
             return f"{op}({x}, {y})", POSTFIX
         return self.call_helper(op, dtype, x, y), POSTFIX
-
-    def _call(self, e: Call) -> tuple[str, int]:
-        dtype = e.args[0].dtype
-        if e.func in _SHORTER and dtype in FLOATS:
-            text = _SHORTER[e.func](self._as_float(e.args[0]), "" if dtype == "float64" else "f")
-            return (f"(half)({text})", UNARY) if dtype == "float16" else (text, POSTFIX)
-        return super()._call(e)
 
 
 def registers(numbers: Sequence[int]) -> str:

@@ -16,6 +16,7 @@ from .tensor import ComputeOp, Operation, PlaceholderOp
 Indices = tuple[Expr, ...]
 
 EXPENSIVE_CALLS = ("exp",)
+CONST_INDICES = "auto_scheduler_simplify_const_tensor_indices"
 
 
 def const_shift_of(e: Expr, axes: tuple[IterVar, ...]) -> int | None:
@@ -128,7 +129,7 @@ class AccessInfo:
 
     def _needs_multi_level_tiling(self, k: int) -> bool:
         op = self.ops[k]
-        if isinstance(op, PlaceholderOp) or "auto_scheduler_simplify_const_tensor_indices" in op.attrs:
+        if isinstance(op, PlaceholderOp) or CONST_INDICES in op.attrs:
             return False
         missing = 0
         for accesses in self.read_from[k].values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import ExprError, require
 from .dtype import DTYPES, FLOATS, INDEX, STORED, promote
 from .element import BufferLoad, Combiner, Load, Reduce
+from .intrinsics import BITS, CALLS
 from .node import (
     Binary,
     Call,
@@ -28,7 +29,7 @@ from .node import (
 )
 
 __all__ = [
-    "CALLS", "DTYPES", "FLOATS", "INDEX", "Binary", "BufferLoad", "Call", "Cast", "Combiner", "Compare", "Const",
+    "DTYPES", "FLOATS", "INDEX", "Binary", "BufferLoad", "Call", "Cast", "Combiner", "Compare", "Const",
     "Expr", "ExprLike", "IterVar", "Load", "Logical", "Not", "Reduce", "Select", "Var", "as_expr", "binary", "call",
     "cast", "compare", "const", "if_then_else", "index_xor", "logical_and", "logical_not", "logical_or", "maximum",
     "minimum", "promote", "same", "select",
@@ -96,14 +97,6 @@ def maximum(a: ExprLike, b: ExprLike) -> Expr:
     return binary("max", a, b)
 
 
-BITS = ("bit_and", "bit_or", "bit_xor")
-CALLS = (
-    "if_then_else", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "pow", "abs",
-    "floor", "ceil", "round", "trunc", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan",
-    "asinh", "acosh", "atanh", "isnan", *BITS,
-)  # fmt: skip
-
-
 def call(func: str, *args: ExprLike) -> Expr:
     """Apply the intrinsic `func` (one of `CALLS`) to arguments that are brought to one dtype, that of the result."""
     require(func in CALLS, ExprError, "call", f"the function must be one of {', '.join(CALLS)}", func=func)
@@ -111,7 +104,7 @@ def call(func: str, *args: ExprLike) -> Expr:
     dtype = "bool" if func == "isnan" else operands[0].dtype
     if func in BITS:
         require(dtype not in FLOATS and dtype != "bool", ExprError, func, "the arguments must be integers", dtype=dtype)
-    elif func not in ("abs", "isnan", "round", "floor", "ceil", "trunc", "pow"):
+    elif CALLS[func].of_integers is None:
         require(dtype in FLOATS, ExprError, func, "a float is needed; write x.astype('float32')", dtype=dtype)
     if operands[0].dtype in STORED:
         inside = call(func, *[cast(STORED[a.dtype], a) for a in operands])

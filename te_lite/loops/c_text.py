@@ -16,6 +16,7 @@ from ..errors import ExprError, require
 from ..expr.dtype import BYTES, STORED, is_unsigned
 from ..expr.expr import FLOATS, Binary, BufferLoad, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var
 from ..expr.interval import INDEX_DTYPES, dtype_interval
+from ..expr.intrinsics import CALLS
 from .stored_text import bits_of, helper_body
 from .width import Widths
 
@@ -138,19 +139,6 @@ def _saturated(name: str, dtype: str, t: str) -> str:
     least, most, low, above = ends(dtype, FLOAT_OF[name])
     return f"return x >= {above} ? {most} : x <= {low} ? {least} : x == x ? ({t})x : 0;"
 
-
-def _math(name: str) -> Callable[[str, str], str]:
-    return lambda x, f: f"{name}{f}({x})"
-
-
-_FLOAT_CALLS: dict[str, Callable[[str, str], str]] = {
-    **{n: _math(n) for n in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "erf", "floor", "ceil", "trunc",
-                             "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh")},
-    "abs": _math("fabs"),
-    "round": _math("rint"),
-    "rsqrt": lambda x, f: f"1.0{f} / sqrt{f}({x})",
-    "sigmoid": lambda x, f: f"1.0{f} / (1.0{f} + exp{f}(-({x})))",
-}  # fmt: skip
 
 _BIT_CALLS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^", "index_xor": "^"}
 
@@ -285,8 +273,8 @@ class CText:
         f = "" if e.args[0].dtype == "float64" else "f"
         if e.func == "pow":
             return self._power(e, args, f), POSTFIX
-        require(e.func in _FLOAT_CALLS, ExprError, "C text", "the function has no C text", func=e.func)
-        text = _FLOAT_CALLS[e.func](args[0], f)
+        require(e.func in CALLS, ExprError, "C text", "the function has no C text", func=e.func)
+        text = CALLS[e.func].text(args[0], f, self.dialect.name)
         return text, MUL if text.startswith("1.0") else POSTFIX
 
     def _power(self, e: Call, args: Sequence[str], f: str) -> str:
@@ -311,7 +299,7 @@ class CText:
         if e.func in _BIT_CALLS:
             text = f"({self.expr(a)}) {_BIT_CALLS[e.func]} ({self.expr(e.args[1])})"
             return f"({self.dialect.types[a.dtype]})({text})", UNARY
-        if e.func in ("floor", "ceil", "round", "trunc"):
+        if CALLS[e.func].whole:
             return self._text(a)
         require(e.func == "abs", ExprError, "C text", "the function has no text for integers", func=e.func)
         if is_unsigned(a.dtype):

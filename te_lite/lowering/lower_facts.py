@@ -9,6 +9,7 @@ from typing import Any
 from ..bounds.bounds import Bounds
 from ..bounds.loop_scope import BLOCKS, THREADS, WARP, kernel_of
 from ..bounds.reads import expanded_bodies, reads_all, reads_by_producer
+from ..computation.access import CONST_INDICES
 from ..computation.tensor import Tensor
 from ..errors import LowerError, require
 from ..expr.dtype import BYTES
@@ -23,7 +24,6 @@ from ..schedule.loop_value import all_values
 from ..schedule.region import ZERO, DivAtom, Linear, Region
 from ..schedule.state import ATTACHED, INLINED, ROOT
 from ..tensor_core.fragment_storage import fragment_storage
-from .zero_terms import without_zero_terms
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Grown:
 
 
 Followers = Mapping[int, tuple[int, Any]]
+without_zero_terms: Callable[[Expr], Expr] = when_called("te_lite.lowering.zero_terms", "without_zero_terms")
 rows_of: Callable[[str, int, int], Any] = when_called("te_lite.tensor_core.swizzle", "rows_of")
 
 
@@ -60,7 +61,10 @@ class Facts:
         self.values = [all_values(s, v) for s, v in zip(self.stages, self.vars, strict=True)]
         self.inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
         expanded = expanded_bodies(self.state.ops, self.inlined)
-        self.bodies = [without_zero_terms(op, body) for op, body in zip(self.state.ops, expanded, strict=True)]
+        self.bodies = [
+            tuple(map(without_zero_terms, bodies)) if CONST_INDICES in op.attrs else bodies
+            for op, bodies in zip(self.state.ops, expanded, strict=True)
+        ]
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}

@@ -9,21 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..computation.tensor import Operation
 from ..expr.expr import FLOATS, Binary, BufferLoad, Const, Expr, Load, Reduce, compare, logical_or, select
 from ..expr.visit import walk
 
-CONST_INDICES = "auto_scheduler_simplify_const_tensor_indices"
 
-
-def without_zero_terms(op: Operation, bodies: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The bodies of `op` in which sums leave out the products with a constant zero, if it asks for that."""
-    if CONST_INDICES not in op.attrs:
-        return bodies
-    return tuple([_guarded(body) for body in bodies])
-
-
-def _guarded(body: Expr) -> Expr:
+def without_zero_terms(body: Expr) -> Expr:
+    """The body of an operation that asks for it, in whose sum no product with a constant zero is a term."""
     if not isinstance(body, Reduce) or body.combiner.name != "sum" or body.dtype not in FLOATS:
         return body
     (source,) = body.sources

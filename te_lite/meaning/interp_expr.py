@@ -11,7 +11,6 @@ What depends on constants and lanes only is computed once.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from ..errors import InterpError, require
-from ..expr.arithmetic import convert, power, trunc_divide
+from ..expr.arithmetic import convert, trunc_divide
 from ..expr.expr import (
     FLOATS,
     Binary,
@@ -37,6 +36,7 @@ from ..expr.expr import (
     Select,
     Var,
 )
+from ..expr.intrinsics import CALLS
 from ..loops.width import Widths
 
 Value = Any  # np.generic | np.ndarray
@@ -229,32 +229,12 @@ def _if_then_else(cond: Code, a: Code, b: Code, zero: Value) -> Code:
 
 # ---------------------------------------------------------------------------------------------- intrinsics
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-_FLOAT_CALLS: dict[str, Callable[[Value], Value]] = {
-    **{n: getattr(np, n) for n in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "abs", "floor", "ceil", "trunc",
-                                   "sin", "cos", "tan", "sinh", "cosh", "isnan")},
-    **{n: getattr(np, n.replace("a", "arc", 1)) for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
-    "round": np.rint,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "erf": lambda x: _erf(x)[()].astype(x.dtype),
-}  # fmt: skip
-_BIT_CALLS = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor,
-              "index_xor": np.bitwise_xor}  # fmt: skip
-_INT_CALLS: dict[str, Callable[[Value], Value]] = {
-    **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda x: x),
-    "abs": np.abs,
-    "isnan": lambda x: np.zeros(np.shape(x), bool)[()],
-}
-
 
 def _call(e: Call, args: list[Code]) -> Code:
-    float_args = e.args[0].dtype in FLOATS
-    if e.func == "pow":
-        return _apply(power, *args)
-    if e.func in _BIT_CALLS:
-        return _apply(_BIT_CALLS[e.func], *args)
-    table = _FLOAT_CALLS if float_args else _INT_CALLS
-    require(e.func in table, InterpError, e.func, "the intrinsic has no meaning", dtype=e.args[0].dtype)
-    return _apply(table[e.func], *args)
+    if e.func == "index_xor":
+        return _apply(np.bitwise_xor, *args)
+    known = CALLS.get(e.func)
+    meaning = None if known is None else known.value if e.args[0].dtype in FLOATS else known.of_integers
+    require(meaning is not None, InterpError, e.func, "the intrinsic has no meaning", dtype=e.args[0].dtype)
+    assert meaning is not None
+    return _apply(meaning, *args)

@@ -7,7 +7,6 @@ the box is a strided view of the tensor (no copy); any other read gathers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 
 from ..computation.tensor import Tensor
 from ..errors import InterpError, require
-from ..expr.arithmetic import convert, power, trunc_divide
+from ..expr.arithmetic import convert, trunc_divide
 from ..expr.expr import FLOATS, INDEX, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
+from ..expr.intrinsics import CALLS
 from ..expr.visit import is_data
 
 Array = NDArray[Any]
@@ -43,8 +43,6 @@ def _floor_mod(a: Array, b: Array) -> Array:
     return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else np.mod(a, b))
 
 
-_erf_elements = np.frompyfunc(math.erf, 1, 1)
-
 BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "+": np.add,
     "-": np.subtract,
@@ -62,39 +60,6 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "!=": np.not_equal,
     "&&": np.logical_and,
     "||": np.logical_or,
-}
-
-CALLS: dict[str, Callable[..., Array]] = {
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "log": np.log,
-    "log2": np.log2,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "tanh": np.tanh,
-    "erf": lambda x: np.asarray(_erf_elements(x), x.dtype),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "pow": power,
-    "abs": np.abs,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-    "trunc": np.trunc,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "isnan": np.isnan,
-    "bit_and": np.bitwise_and,
-    "bit_or": np.bitwise_or,
-    "bit_xor": np.bitwise_xor,
 }
 
 
@@ -139,7 +104,7 @@ class Evaluator:
             case Call(func="if_then_else", args=(cond, a, b)):
                 return self._own(e, self._choose(cond, a, b, mask))
             case Call(func=func, args=args):
-                return self._own(e, CALLS[func](*[self._own(e, self.value(a, mask)) for a in args]))
+                return self._own(e, CALLS[func].value(*[self._own(e, self.value(a, mask)) for a in args]))
             case Load(tensor=tensor, indices=indices):
                 return self._read(tensor, [self.value(i, mask) for i in indices], mask)
         raise InterpError(f"reference: cannot evaluate a {type(e).__name__} node inside an expression")

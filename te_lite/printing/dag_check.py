@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import ExprError, TeError, require
 from ..expr.dtype import DTYPES, FLOATS
-from ..expr.expr import CALLS
+from ..expr.intrinsics import CALLS
 from ..schedule.dag import ComputeDAG
 from .dag_json import dag_from_json
 

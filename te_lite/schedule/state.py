@@ -80,12 +80,13 @@ class Ask:
 
     `text` is its line in the text of a state.  `lowering` is `module:function`: `function(facts)`, called once for a
     program, gives a rewriting `(root, nest) -> nest` of the nests of root stages before any pass (`lower.py`), which
-    `numbers` are for.
+    `numbers` are for.  The storage has room for `tiles` of what is computed at once.
     """
 
     text: str
     lowering: str = ""
     numbers: tuple[int, ...] = ()
+    tiles: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,14 @@ class Stage:
     storage_align: tuple[int, int, int] | None = None
     storage_order: tuple[int, ...] | None = None
     pragmas: tuple[tuple[str, str], ...] = ()
-    tiles: int = 1
     swizzled: bool = False
     along: str = ""
     asks: tuple[Ask, ...] = ()
+
+    @property
+    def tiles(self) -> int:
+        """How many of what is computed at once there is room for."""
+        return max([ask.tiles for ask in self.asks], default=1)
 
     @property
     def double_buffer(self) -> bool:

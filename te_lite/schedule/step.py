@@ -18,7 +18,7 @@ per candidate program, or None: a hole that is not decided yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, get_type_hints
@@ -133,12 +133,8 @@ class Step:
     @property
     def stages(self) -> tuple[int, ...]:
         """The stages that it names."""
-        return tuple(self._named(self.about))
-
-    def _named(self, names: tuple[str, ...]) -> Iterator[int]:
-        for name in names:
-            value = getattr(self, name)
-            yield from value if isinstance(value, tuple) else (value,)
+        named = [getattr(self, name) for name in self.about]
+        return tuple([k for value in named for k in (value if isinstance(value, tuple) else (value,))])
 
     def renumbered(self: S, stage: Callable[[int], int], step: Callable[[int], int] | None = None) -> S:
         """The same step where stages, and earlier steps, have other numbers."""

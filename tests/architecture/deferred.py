@@ -42,6 +42,8 @@ WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "for what becomes of a program after a search": (
         "ansor.core.device.build", "ansor.core.device.export", "ansor.layout.rewrite",
     ),
+    "for the transforms of Winograd": ("te_lite.lowering.zero_terms",),
+    "for what programs compute": ("te_lite.expr.arithmetic",),
     "for exported programs and networks": ("codegen_c.export", "codegen_c.network"),
     "for several tasks of a network": ("ansor.records.network",),
     "for mutations of the user's own": ("ansor.evolve.checked",),

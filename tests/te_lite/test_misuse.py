@@ -19,7 +19,7 @@ import te_lite as te
 from codegen_cuda.emission.emit import emit as emit_cuda
 from te_lite import topi
 from te_lite.expr import misuse
-from te_lite.expr.expr import CALLS
+from te_lite.expr.intrinsics import CALLS
 from te_lite.schedule.schedule import Schedule, StageHandle
 from tests.nonempty import nonempty
 

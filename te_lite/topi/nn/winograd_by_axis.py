@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...computation.access import CONST_INDICES
 from ...computation.tensor import Tensor, compute
 from ...errors import ExprError, require
 from ...expr import reduction
 from ...expr.expr import Expr
-from ...lowering.zero_terms import CONST_INDICES
 from .pad import pad
 from .winograd import Matrix, const_matrix, winograd_transform_matrices
 
