@@ -17,12 +17,11 @@ from te_lite.loops.stmt import (
     Buffer,
     For,
     ForKind,
+    Instruction,
     LoweredFunc,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
     stmts_of,
 )
 from te_lite.verify.verify import require_lowered, verify
@@ -77,7 +76,7 @@ def refuse_threads(func: LoweredFunc) -> None:
                 what = "a barrier"
             case ThreadReduce():
                 what = "a reduction across threads"
-            case WarpMultiply() | WarpLoad():
+            case Instruction():
                 what = "an instruction of tensor cores"
         require(not what, EmitError, func.name, "the C target has no thread blocks, schedule it for a CPU", found=what)
 

@@ -11,7 +11,8 @@ import numpy as np
 from te_lite.expr.element import Buffer, BufferLoad
 from te_lite.expr.expr import Expr
 from te_lite.expr.visit import walk
-from te_lite.loops.stmt import For, ForKind, If, LoweredFunc, Stmt, Store, WarpLoad, bodies, exprs_of
+from te_lite.loops.instructions import WarpLoad
+from te_lite.loops.stmt import For, ForKind, If, LoweredFunc, Stmt, Store, bodies, exprs_of
 from te_lite.tensor_core.mma import ROW_BYTES
 from te_lite.tensor_core.swizzle import bank_conflicts
 from te_lite.verify.verify_points import value_at

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from te_lite.expr.expr import BufferLoad, Expr, Var, binary
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, transform, walk
+from te_lite.loops.instructions import WarpLoad, WarpMultiply
 from te_lite.loops.perfect_nest import IN_TURN, perfect_nest
 from te_lite.loops.stmt import (
     Buffer,
@@ -32,8 +33,6 @@ from te_lite.loops.stmt import (
     Seq,
     Stmt,
     Store,
-    WarpLoad,
-    WarpMultiply,
     bodies,
     exprs_of,
     flattened,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from codegen_cuda.emission.kernel_parts import TensorCores
 from codegen_cuda.program.cuda_program import KernelNest
-from te_lite.loops.stmt import Buffer, Cut, QuadStore, Stmt, WarpLoad, WarpMultiply
+from te_lite.loops.stmt import Buffer, Instruction, Stmt
 
-from .mma_text import cut_text, wait_text, warp_text
+from .mma_text import instruction_text, wait_text
 from .rows_ahead import goes_beside
 from .vectorized_epilogue import with_vectorized_epilogue
 from .warpgroup import TILE_BYTES, in_groups, multiplies_in_groups, tiles_of
@@ -44,17 +43,14 @@ class CudaTensorCores(TensorCores):
         helpers["fence_async_proxy"] = FENCE_HELPER
         return self.fence
 
-    def text(self, writer: Any, s: Stmt) -> str:
+    def text(self, writer: Any, s: Instruction) -> str:
         """An instruction."""
-        if isinstance(s, Cut):
-            return cut_text(writer, s, prod(writer.nest.block), writer.thread_id())
-        assert isinstance(s, WarpMultiply | WarpLoad | QuadStore)
-        return warp_text(writer, s)
+        return instruction_text(writer, s)
 
-    def wait(self, writer: Any, product: WarpMultiply) -> str:
+    def wait(self, writer: Any, product: Instruction) -> str:
         """What waits for a product of a group of warps."""
         return wait_text(writer, product)
 
-    def goes_beside(self, s: Stmt, product: WarpMultiply) -> bool:
+    def goes_beside(self, s: Stmt, product: Instruction) -> bool:
         """Whether a product of a group of warps, already begun, goes on during a statement."""
         return goes_beside(s, product)

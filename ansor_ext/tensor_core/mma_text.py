@@ -12,14 +12,18 @@ ldmatrix_x4(r, tile, lane, fixed)  registers of four matrices; this lane's row o
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from codegen_cuda.program.errors import EmitError
 from codegen_cuda.program.indices import by_lane
 from codegen_cuda.text.text import TYPES, CudaText, registers
+from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
+from te_lite.loops.instructions import Cut, QuadStore, WarpLoad, WarpMultiply
 from te_lite.loops.mma_meaning import CENTRE, pairs
-from te_lite.loops.stmt import Buffer, Cut, QuadStore, WarpLoad, WarpMultiply
+from te_lite.loops.stmt import Buffer, Instruction
 from te_lite.tensor_core.mma import F32, OPERANDS, MatrixLoad, Mma
 
 from .tf32_text import FLOAT, cut_float, tile_helpers, tile_name
@@ -34,6 +38,8 @@ class Writer(Protocol):
 
     def buffer(self, buffer: Buffer) -> str: ...
     def index(self, e: Expr) -> str: ...
+    def block_threads(self) -> int: ...
+    def thread_id(self) -> str: ...
 
 
 _HEAD = "static __device__ __forceinline__ void"
@@ -122,40 +128,55 @@ def load_helper(form: MatrixLoad) -> str:
 }}"""
 
 
-def warp_text(writer: Writer, s: WarpMultiply | WarpLoad | QuadStore) -> str:
-    """The call of what a warp does together, on pointers to what this lane holds of its operands."""
+def instruction_text(writer: Writer, s: Instruction) -> str:
+    """The call of what threads do together, on pointers to what each of them holds."""
+    require(type(s) in TEXTS, EmitError, "CUDA text", "the instruction has none", got=type(s).__name__)
+    return TEXTS[type(s)](writer, s)
 
-    def place(e: BufferLoad) -> str:
-        return f"{writer.buffer(e.buffer)} + {writer.index(e.index)}"
 
-    if isinstance(s, WarpMultiply):
-        if s.op.warps > 1:
-            group = _group(s)
-            writer.text.helpers.update(group.helpers())
-            begun = f"{group.name}({', '.join([place(e) for e in (s.d, s.a, s.b, s.rest) if e is not None])});"
-            if s.goes_on:
-                writer.text.helpers["wgmma_wait_for_last"] = WAIT_FOR_LAST_HELPER
-            return f"{begun} {WAIT_FOR_LAST}" if s.goes_on else begun
-        writer.text.helpers.update(mma_helpers(s.op))
-        return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
-    if isinstance(s, QuadStore):
-        writer.text.helpers[NAMES[s.lanes]] = HELPERS[s.lanes]
-        return f"{NAMES[s.lanes]}({place(s.to)}, {place(s.groups)}, {lanes_text(s)});"
+def _place(writer: Writer, e: BufferLoad) -> str:
+    return f"{writer.buffer(e.buffer)} + {writer.index(e.index)}"
+
+
+def _multiply_text(writer: Writer, s: WarpMultiply) -> str:
+    name, helpers = (_group(s).name, _group(s).helpers()) if s.waited_for else (mma_name(s.op), mma_helpers(s.op))
+    writer.text.helpers.update(helpers)
+    begun = f"{name}({', '.join([_place(writer, e) for e in s.places])});"
+    if s.goes_on:
+        writer.text.helpers["wgmma_wait_for_last"] = WAIT_FOR_LAST_HELPER
+    return f"{begun} {WAIT_FOR_LAST}" if s.goes_on else begun
+
+
+def _load_text(writer: Writer, s: WarpLoad) -> str:
     writer.text.helpers[s.form.name] = load_helper(s.form)
     offsets = [f"({writer.index(e)}) * {BYTES[s.row.buffer.dtype]}" for e in by_lane(s.row.index)]
-    return f"{s.form.name}((unsigned *)({place(s.to)}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"
+    to = _place(writer, s.to)
+    return f"{s.form.name}((unsigned *)({to}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"
 
 
-def cut_text(writer: Writer, s: Cut, threads: int, thread: str) -> str:
-    """The call by which all threads of a block, of which this is number `thread`, cut a tile into parts."""
+def _quad_text(writer: Writer, s: QuadStore) -> str:
+    writer.text.helpers[NAMES[s.lanes]] = HELPERS[s.lanes]
+    return f"{NAMES[s.lanes]}({_place(writer, s.to)}, {_place(writer, s.groups)}, {lanes_text(s)});"
+
+
+def _cut_text(writer: Writer, s: Cut) -> str:
+    """All threads of a block cut a tile into parts."""
+    threads = writer.block_threads()
     writer.text.helpers.update(tile_helpers(s, threads))
-    places = [f"{writer.buffer(e.buffer)} + {writer.index(e.index)}" for e in (s.tile, s.rest)]
-    return f"{tile_name(s, threads)}({', '.join(places)}, {thread});"
+    places = [_place(writer, e) for e in s.places]
+    return f"{tile_name(s, threads)}({', '.join(places)}, {writer.thread_id()});"
 
 
-def wait_text(writer: Writer, s: WarpMultiply) -> str:
+TEXTS: dict[type[Instruction], Callable[[Writer, Any], str]] = {
+    WarpMultiply: _multiply_text, WarpLoad: _load_text, QuadStore: _quad_text, Cut: _cut_text,
+}  # fmt: skip
+"""How each kind of instruction is written."""
+
+
+def wait_text(writer: Writer, s: Instruction) -> str:
     """The call that waits for a product of a group of warps."""
-    return f"{_group(s).wait}({writer.buffer(s.d.buffer)} + {writer.index(s.d.index)});"
+    assert isinstance(s, WarpMultiply)
+    return f"{_group(s).wait}({_place(writer, s.d)});"
 
 
 def _group(s: WarpMultiply) -> GroupText:

@@ -31,15 +31,16 @@ from dataclasses import replace
 from te_lite.expr.expr import Expr, as_expr, binary, compare
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import substitute
+from te_lite.loops.instructions import WarpMultiply
 from te_lite.loops.stmt import (
     Barrier,
     Buffer,
     For,
     If,
+    Instruction,
     Seq,
     Stmt,
     Store,
-    WarpMultiply,
     allocated,
     bodies,
     flattened,
@@ -61,11 +62,11 @@ def is_fetch(s: Stmt) -> bool:
     return isinstance(s, If) and all(isinstance(x, Store) and x.buffer.pipelined for x in leaves)
 
 
-def goes_beside(s: Stmt, product: WarpMultiply) -> bool:
+def goes_beside(s: Stmt, product: Instruction) -> bool:
     """Whether a product of a group of warps, already begun, goes on during a statement: a fetch, or what is ahead."""
     match s:
         case If(then=Seq(stmts=(Barrier(publishes=True), If() as fetch, *loads))):
-            return is_fetch(fetch) and all(fills(x, {product.a.buffer}) for x in loads)
+            return is_fetch(fetch) and all(fills(x, {product.places[1].buffer}) for x in loads)
     return is_fetch(s)
 
 

@@ -31,20 +31,8 @@ from codegen_cuda.program.errors import EmitError
 from te_lite.errors import require
 from te_lite.expr.expr import BufferLoad, Var, as_expr, binary
 from te_lite.expr.visit import free_vars, walk
-from te_lite.loops.stmt import (
-    Barrier,
-    Buffer,
-    Cut,
-    For,
-    ForKind,
-    Stmt,
-    Store,
-    WarpMultiply,
-    allocated,
-    exprs_of,
-    seq,
-    stmts_of,
-)
+from te_lite.loops.instructions import Cut, WarpMultiply
+from te_lite.loops.stmt import Barrier, Buffer, For, ForKind, Stmt, Store, allocated, exprs_of, seq, stmts_of
 from te_lite.tensor_core.mma import GROUP_ROW_BYTES
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from codegen_cuda.program.cuda_program import VECTOR_BYTES
 from codegen_cuda.program.errors import EmitError
 from te_lite.errors import require
+from te_lite.loops.instructions import Cut
 from te_lite.loops.mma_meaning import BIG
-from te_lite.loops.stmt import Cut
 from te_lite.tensor_core.mma import F32, Element
 
 FLOAT = "cut_float"

@@ -31,16 +31,15 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, walk
+from te_lite.loops.instructions import QuadStore, WarpMultiply
 from te_lite.loops.perfect_nest import IN_TURN
 from te_lite.loops.stmt import (
     Buffer,
     For,
     ForKind,
     If,
-    QuadStore,
     Stmt,
     Store,
-    WarpMultiply,
     allocated,
     bodies,
     seq,

@@ -40,6 +40,7 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, compare, index_xor, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, transform
+from te_lite.loops.instructions import WarpLoad, WarpMultiply
 from te_lite.loops.perfect_nest import IN_TURN, perfect_nest
 from te_lite.loops.stmt import (
     Barrier,
@@ -48,8 +49,6 @@ from te_lite.loops.stmt import (
     If,
     Seq,
     Stmt,
-    WarpLoad,
-    WarpMultiply,
     allocated,
     bodies,
     flattened,

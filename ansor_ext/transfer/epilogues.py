@@ -77,5 +77,4 @@ def _among(own: Collection[int], k: int) -> int:
 
 def _moved(own: Collection[int], step: Step) -> Collection[int]:
     """The numbers of the stages after a step that may have made one."""
-    at = step.inserts_at
-    return own if at is None else {o + (o > at) for o in own}
+    return own if step.inserts_at is None else {o + (o > step.inserts_at) for o in own}

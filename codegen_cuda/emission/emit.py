@@ -17,22 +17,19 @@ from te_lite.expr.expr import Binary, BufferLoad, Expr, Var, const
 from te_lite.expr.interval import INDEX_DTYPES
 from te_lite.expr.visit import substitute
 from te_lite.loops.names import Names
-from te_lite.loops.stmt import (  # fmt: skip
+from te_lite.loops.stmt import (
     Alloc,
     Barrier,
     Buffer,
-    Cut,
     For,
     ForKind,
     If,
+    Instruction,
     LoweredFunc,
-    QuadStore,
     Seq,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
     map_exprs,
 )
 from te_lite.loops.width import Widths
@@ -128,6 +125,9 @@ class KernelEmitter:
     def axis_text(self, var: Var) -> str:
         return self.threads[var]
 
+    def block_threads(self) -> int:
+        return prod(self.nest.block)
+
     def thread_id(self) -> str:
         return self.nest.thread_number()
 
@@ -162,21 +162,21 @@ class KernelEmitter:
                 self.barrier(s)
             case ThreadReduce():
                 ReduceText(self, s, group_of(s, self.nest), self.phases.get(id(s), 0)).emit()
-            case WarpMultiply() if s.op.warps > 1:
+            case Instruction() if s.waited_for:
                 self.sequence((s,))
-            case WarpMultiply() | WarpLoad() | QuadStore() | Cut():
+            case Instruction():
                 self.line(self.tensor_cores.text(self, s))
 
     def sequence(self, stmts: Sequence[Stmt]) -> None:
         """Statements; a product of a group of warps goes on during those that may stand beside it."""
-        product: WarpMultiply | None = None
+        product: Instruction | None = None
         for part in split_runs(stmts):
             if product is not None and (isinstance(part, tuple) or not self.tensor_cores.goes_beside(part, product)):
                 self.line(self.tensor_cores.wait(self, product))
                 product = None
             if isinstance(part, tuple):
                 self.run(part)
-            elif isinstance(part, WarpMultiply) and part.op.warps > 1:
+            elif isinstance(part, Instruction) and part.waited_for:
                 self.line(self.tensor_cores.text(self, part))
                 product = None if part.goes_on else part
             else:
@@ -234,7 +234,7 @@ class KernelEmitter:
             self.pragma(s)
             self.counted(s, lambda: self.stmt(s.body))
         for part in s.body.stmts if isinstance(s.body, Seq) else ():
-            if isinstance(part, WarpMultiply) and part.goes_on:
+            if isinstance(part, Instruction) and part.goes_on:
                 self.line(self.tensor_cores.wait(self, part))
 
     def replacing(self, env: dict[Var, Expr]) -> Callable[[Expr], Expr]:

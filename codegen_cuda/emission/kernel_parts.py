@@ -11,22 +11,17 @@ from te_lite.loops.stmt import (
     Alloc,
     Barrier,
     Buffer,
-    Cut,
     For,
+    Instruction,
     LoweredFunc,
-    QuadStore,
     Stmt,
     Store,
-    WarpLoad,
-    WarpMultiply,
     stmts_of,
 )
 
 from ..program.cuda_program import VECTOR_BYTES, KernelNest, kernel_nests
 from ..program.errors import EmitError
 from ..text.vectors import VectorStore, Writer
-
-OfTensorCores = (WarpMultiply, WarpLoad, QuadStore, Cut)
 
 
 class Pipelines:
@@ -73,15 +68,15 @@ class TensorCores:
         """The fence, its function among the `helpers`."""
         raise NotImplementedError
 
-    def text(self, writer: Any, s: Stmt) -> str:
+    def text(self, writer: Any, s: Instruction) -> str:
         """An instruction."""
         raise NotImplementedError
 
-    def wait(self, writer: Any, product: WarpMultiply) -> str:
+    def wait(self, writer: Any, product: Instruction) -> str:
         """What waits for a product of a group of warps."""
         raise NotImplementedError
 
-    def goes_beside(self, s: Stmt, product: WarpMultiply) -> bool:
+    def goes_beside(self, s: Stmt, product: Instruction) -> bool:
         """Whether a product of a group of warps, already begun, goes on during a statement."""
         raise NotImplementedError
 
@@ -107,7 +102,7 @@ def _is_pipelined(s: Stmt) -> bool:
 
 def tensor_cores_of(body: Stmt) -> TensorCores:
     """What is asked about the tensor cores of a kernel.  Raises EmitError where the extension is not installed."""
-    there = any(isinstance(s, OfTensorCores) for s in stmts_of(body))
+    there = any(isinstance(s, Instruction) for s in stmts_of(body))
     made: TensorCores = _part("cuda_tensor_cores", "tensor_core")(body) if there else TensorCores()
     return made
 

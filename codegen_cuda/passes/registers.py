@@ -14,6 +14,7 @@ from __future__ import annotations
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import Call, Var
 from te_lite.expr.visit import free_vars, walk
+from te_lite.loops.instructions import WarpLoad, WarpMultiply
 from te_lite.loops.stmt import (
     Alloc,
     Barrier,
@@ -24,8 +25,6 @@ from te_lite.loops.stmt import (
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
     bodies,
     exprs_of,
     stmts_of,

@@ -14,6 +14,7 @@ from te_lite.errors import require
 from te_lite.expr.expr import BufferLoad, Var
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import children
+from te_lite.loops.instructions import QuadStore, WarpLoad, WarpMultiply
 from te_lite.loops.names import identifier
 from te_lite.loops.perfect_nest import perfect_nest
 from te_lite.loops.stmt import (
@@ -22,10 +23,7 @@ from te_lite.loops.stmt import (
     For,
     ForKind,
     LoweredFunc,
-    QuadStore,
     Stmt,
-    WarpLoad,
-    WarpMultiply,
     exprs_of,
     flattened,
     seq,

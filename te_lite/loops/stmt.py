@@ -9,11 +9,7 @@
           | ThreadReduce(combiner, dst, src, thread, extent)
                                              dst[k] := fold of src[k] over the threads along `thread`;
                                              every thread gets the result; implies a barrier
-          | WarpMultiply(op, d, a, b)        tiles that the threads of a warp hold together: d := d + a * b
-          | WarpLoad(form, to, row)          registers of a warp := matrices in shared memory
-          | Cut(op, tile, rest, count)       floats of a tile in shared memory := their big parts, `rest` := the others
-          | QuadStore(to, groups, lanes, whole)
-                                             16 bytes := a group of which so many lanes have a part each
+          | Instruction                      what threads execute together, of several kinds (`instructions.py`)
     func  = LoweredFunc(name, args, body)
 
 A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
@@ -26,16 +22,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any, ClassVar, NamedTuple
 
 from ..expr.element import Buffer, BufferLoad
 from ..expr.expr import Combiner, Const, Expr, Var
 from ..hooks import Hook
-from ..tensor_core.mma import MatrixLoad, Mma
 
 __all__ = [
-    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "Cut", "For", "ForKind", "If", "LoweredFunc", "QuadStore", "Seq", "Stmt",
-    "Store", "ThreadReduce", "WarpLoad", "WarpMultiply", "allocated", "bodies", "exprs_of", "map_exprs", "seq",
-    "stmts_of", "stored_in", "with_bodies", "written_by",
+    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "For", "ForKind", "If", "Instruction", "LoweredFunc", "Operation", "Seq",
+    "Stmt", "Store", "ThreadReduce", "Touch", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of",
+    "stored_in", "with_bodies", "written_by",
 ]  # fmt: skip
 
 
@@ -129,67 +125,72 @@ class ThreadReduce:
     lanes: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WarpMultiply:
-    """One instruction of a tensor core, by all 32 threads of a warp along threadIdx.x.
+class Touch(NamedTuple):
+    """What a thread reads, or `writes`, of memory for an instruction: `extent` elements from `first` on, of a dtype."""
 
-    Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
-    in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
-    shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
-    for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.
-    One that `goes_on` is waited for in the next turn of the loop around it, the last one behind it.
-    """
+    first: BufferLoad
+    extent: int
+    dtype: str
+    writes: bool = False
+    storage: str = "local"
 
-    op: Mma
-    d: BufferLoad
-    a: BufferLoad
-    b: BufferLoad
-    turned: bool = False
-    rest: BufferLoad | None = None
-    goes_on: bool = False
+
+class Operation(NamedTuple):
+    """`execute` takes an array [..., lanes, elements] for each of `reads`, and gives one for `writes`."""
+
+    reads: tuple[tuple[BufferLoad, ...], ...]
+    writes: tuple[BufferLoad, ...]
+    execute: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WarpLoad:
-    """`ldmatrix`, by all 32 threads of a warp along threadIdx.x.
+class Instruction:
+    """A statement that all threads of a warp, or a block, execute together; each kind is a class (`instructions.py`).
 
-    `row` is the first element of the 16 bytes that the thread gives the address of, `to` the first of the neighbours in
-    a local buffer that it gets.
+    operands     the fields that are places in memory, or None
+    results      those that are written
+    by_emitters  only emitters write it: the language gives it no meaning
     """
 
-    form: MatrixLoad
-    to: BufferLoad
-    row: BufferLoad
+    operands: ClassVar[tuple[str, ...]]
+    results: ClassVar[tuple[str, ...]]
+    by_emitters: ClassVar[bool] = False
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        """Its line in the text of a program, where `shown` gives the text of an expression."""
+        raise NotImplementedError
+
+    def touches(self) -> list[Touch]:
+        """What each thread reads and writes, reads first."""
+        raise NotImplementedError
+
+    def operation(self) -> Operation:
+        """What the lanes of a warp read, compute and write."""
+        raise NotImplementedError
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether it only begins what is waited for."""
+        return False
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether that is in the next turn of the loop around it, and for the last one behind the loop."""
+        return False
+
+    @property
+    def places(self) -> tuple[BufferLoad, ...]:
+        """The operands that it has."""
+        return tuple([e for name in self.operands if (e := getattr(self, name)) is not None])
+
+    def moved(self, f: Callable[[Expr], Expr]) -> Instruction:
+        """The instruction on other places; itself where `f` leaves them."""
+        old = {name: getattr(self, name) for name in self.operands}
+        new = {name: None if e is None else f(e) for name, e in old.items()}
+        return self if all(new[name] is old[name] for name in old) else replace(self, **new)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    """All threads of a block cut `count` floats in shared memory, from `tile` on, into parts for the instruction `op`.
-
-    The small parts go to `rest`; the big ones replace the floats.  Only emitters write it.
-    """
-
-    op: Mma
-    tile: BufferLoad
-    rest: BufferLoad
-    count: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QuadStore:
-    """So many `lanes`, 4 or 2, that are neighbours along threadIdx.x store 16 bytes each, from `to` on.
-
-    From `groups` on each has its part of as many groups; the q-th of the lanes stores group q, put together in their
-    order.  `whole`: all threads of a warp come, and not only some fours of neighbours.  Only emitters write it.
-    """
-
-    to: BufferLoad
-    groups: BufferLoad
-    lanes: int
-    whole: bool
-
-
-Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | WarpMultiply | WarpLoad | Cut | QuadStore
+Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | Instruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +234,7 @@ def bodies(s: Stmt) -> tuple[Stmt, ...]:
             return (then,)
         case Seq(stmts=stmts):
             return stmts
-        case Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad() | Cut() | QuadStore():
+        case Barrier() | ThreadReduce() | Instruction():
             return ()
 
 
@@ -281,14 +282,8 @@ def written_by(s: Stmt) -> tuple[Buffer, ...]:
             return (buffer,)
         case ThreadReduce(dst=dst):
             return dst
-        case WarpMultiply(d=d):
-            return (d.buffer,)
-        case WarpLoad(to=to):
-            return (to.buffer,)
-        case Cut(tile=tile, rest=rest):
-            return (tile.buffer, rest.buffer)
-        case QuadStore(to=to):
-            return (to.buffer,)
+        case Instruction():
+            return tuple([getattr(s, name).buffer for name in s.results])
     return ()
 
 
@@ -306,14 +301,8 @@ def exprs_of(s: Stmt) -> tuple[Expr, ...]:
             return (cond,)
         case ThreadReduce(src=src):
             return src
-        case WarpMultiply(d=d, a=a, b=b, rest=rest):
-            return (d, a, b) if rest is None else (d, a, b, rest)
-        case WarpLoad(to=to, row=row):
-            return (to, row)
-        case Cut(tile=tile, rest=rest):
-            return (tile, rest)
-        case QuadStore(to=to, groups=groups):
-            return (to, groups)
+        case Instruction():
+            return s.places
         case _:
             return ()
 
@@ -332,20 +321,7 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         case ThreadReduce(src=src):
             new = tuple([f(e) for e in src])
             return s if all(x is y for x, y in zip(src, new, strict=True)) else replace(s, src=new)
-        case WarpMultiply(d=d, a=a, b=b, rest=rest):
-            x, y, z, w = _place(f(d)), _place(f(a)), _place(f(b)), None if rest is None else _place(f(rest))
-            kept = x is d and y is a and z is b and w is rest
-            return s if kept else replace(s, d=x, a=y, b=z, rest=w)
-        case WarpLoad(form=form, to=to, row=row):
-            return WarpLoad(form, _place(f(to)), _place(f(row)))
-        case Cut(tile=tile, rest=rest):
-            return replace(s, tile=_place(f(tile)), rest=_place(f(rest)))
-        case QuadStore(to=to, groups=groups):
-            return replace(s, to=_place(f(to)), groups=_place(f(groups)))
+        case Instruction():
+            return s.moved(f)
         case _:
             return with_bodies(s, tuple([map_exprs(b, f) for b in bodies(s)]))
-
-
-def _place(e: Expr) -> BufferLoad:
-    assert isinstance(e, BufferLoad)
-    return e

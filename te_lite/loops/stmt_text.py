@@ -36,20 +36,16 @@ from .stmt import (
     Alloc,
     Barrier,
     Buffer,
-    Cut,
     For,
     ForKind,
     If,
+    Instruction,
     LoweredFunc,
-    QuadStore,
     Seq,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
     bodies,
-    exprs_of,
 )
 
 Name = Callable[[Any], str]
@@ -135,14 +131,8 @@ def _head(s: Stmt, name: Name) -> str:
             right = ", ".join(_text(e, name) for e in src)
             by = f" by {lanes}" if lanes else ""
             return f"{left} = thread_{combiner.name}({right}; {name(thread)} in 0..{extent}{by})"
-        case WarpMultiply(op=op):
-            return f"mma.{op.name}({', '.join(_text(e, name) for e in exprs_of(s))})"
-        case WarpLoad(form=form, to=to, row=row):
-            return f"{form.name}({_text(to, name)}, {_text(row, name)})"
-        case Cut(op=op, tile=tile, rest=rest, count=count):
-            return f"cut.{op.element.name}({_text(tile, name)}, {_text(rest, name)}, {count})"
-        case QuadStore(to=to, groups=groups):
-            return f"{_text(to, name)} = quad({_text(groups, name)})"
+        case Instruction():
+            return s.text(lambda e: _text(e, name))
         case Seq():
             return "..."
 

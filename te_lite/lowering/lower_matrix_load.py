@@ -16,7 +16,7 @@ from ..bounds.loop_scope import WARP
 from ..errors import LowerError, require
 from ..expr.dtype import BYTES
 from ..expr.expr import BufferLoad, Const, Expr, Load, as_expr, binary
-from ..loops.stmt import WarpLoad
+from ..loops.instructions import WarpLoad
 from ..tensor_core.mma import ROW_BYTES, MatrixLoad
 from .lower_operand import Operand, first_turn, operand
 from .lower_point import Points

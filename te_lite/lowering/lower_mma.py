@@ -17,8 +17,8 @@ from ..bounds.loop_scope import WARP
 from ..errors import LowerError, require
 from ..expr.expr import Expr, Load, Reduce, Var, as_expr, same
 from ..expr.visit import substitute, walk
+from ..loops.instructions import WarpMultiply
 from ..loops.mma_meaning import product
-from ..loops.stmt import WarpMultiply
 from ..schedule.state import REDUCE
 from .lower_facts import Facts
 from .lower_operand import Operand, first_turn, operand

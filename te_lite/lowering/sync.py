@@ -21,12 +21,11 @@ from ..loops.stmt import (
     Buffer,
     For,
     If,
+    Instruction,
     Seq,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
     bodies,
     exprs_of,
     seq,
@@ -111,7 +110,7 @@ class _Barriers:
 
     def _visit(self, s: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         match s:
-            case Store() | If() | ThreadReduce() | WarpMultiply() | WarpLoad():
+            case Store() | If() | ThreadReduce() | Instruction():
                 own = self.accesses(s)
                 barrier = pending.conflicts(own)
                 after = own if barrier else pending.join(own)

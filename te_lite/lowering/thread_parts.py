@@ -27,19 +27,7 @@ from ..expr.lanes import ceildiv
 from ..expr.simplify import Simplifier
 from ..expr.storage import storage_class
 from ..expr.visit import substitute, transform, walk
-from ..loops.stmt import (
-    Alloc,
-    Buffer,
-    Stmt,
-    Store,
-    WarpLoad,
-    WarpMultiply,
-    bodies,
-    exprs_of,
-    map_exprs,
-    stmts_of,
-    with_bodies,
-)
+from ..loops.stmt import Alloc, Buffer, Instruction, Stmt, Store, bodies, exprs_of, map_exprs, stmts_of, with_bodies
 from ..schedule.state import Stage
 from ..tensor_core.fragment import LANES
 from .lower_facts import Facts
@@ -97,7 +85,7 @@ class _Parts:
 
     def _indices(self) -> Iterator[Expr]:
         for s in stmts_of(self.nest):
-            if isinstance(s, WarpMultiply | WarpLoad):
+            if isinstance(s, Instruction):
                 continue
             if isinstance(s, Store) and s.buffer is self.buffer:
                 yield s.index

@@ -18,11 +18,10 @@ from ..loops.stmt import (
     For,
     ForKind,
     If,
+    Instruction,
     Seq,
     Stmt,
     Store,
-    WarpLoad,
-    WarpMultiply,
     bodies,
     exprs_of,
     map_exprs,
@@ -54,7 +53,7 @@ def _mark(s: Stmt) -> _Marked:
     match s:
         case For():
             return _mark_loop(s, _mark(s.body))
-        case Store() | WarpMultiply() | WarpLoad():
+        case Store() | Instruction():
             return _Marked(s, 1, 0, True)
     parts = [_mark(b) for b in bodies(s)]
     new = with_bodies(s, tuple([p.stmt for p in parts]))

@@ -18,12 +18,11 @@ from ..loops.stmt import (
     For,
     ForKind,
     If,
+    Instruction,
     Seq,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
     allocated,
     bodies,
     exprs_of,
@@ -62,7 +61,7 @@ class _Sinker:
 
     def visit(self, s: Stmt) -> Stmt:
         match s:
-            case Store() | If() | WarpMultiply() | WarpLoad() if self._depends(s):
+            case Store() | If() | Instruction() if self._depends(s):
                 return _around(self.loop, self._rewritten(s), self.kind)
             case ThreadReduce() if self._depends(s):
                 return _write_out(self.loop, self._swapped(s), self.copies, self.simplifier)
@@ -131,7 +130,7 @@ def _written_differently(s: Stmt, var: Var, differing: set[Buffer], guarded: boo
         case Store(buffer=buffer, index=index, value=value):
             own = guarded or _touches(index, var, differing) or _touches(value, var, differing)
             return {buffer} if own else set()
-        case ThreadReduce() | WarpMultiply() | WarpLoad():
+        case ThreadReduce() | Instruction():
             return set(written_by(s)) if guarded or any(_touches(e, var, differing) for e in exprs_of(s)) else set()
         case If(cond=cond, then=then):
             return _written_differently(then, var, differing, guarded or _touches(cond, var, differing))

@@ -23,11 +23,10 @@ from ..loops.stmt import (
     Buffer,
     For,
     ForKind,
+    Instruction,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
     exprs_of,
     stmts_of,
 )
@@ -78,7 +77,7 @@ def _extents(inside: tuple[Stmt, ...]) -> dict[Var, int]:
 
 def _joins(s: Stmt, private_scopes: tuple[str, ...]) -> bool:
     match s:
-        case Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad():
+        case Barrier() | ThreadReduce() | Instruction():
             return True
         case For(kind=kind):
             return kind in (ForKind.BLOCK, ForKind.THREAD)

@@ -25,19 +25,15 @@ from ..loops.stmt import (
     Alloc,
     Barrier,
     Buffer,
-    Cut,
     For,
     ForKind,
     If,
+    Instruction,
     LoweredFunc,
-    QuadStore,
     Seq,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
-    exprs_of,
     stmts_of,
     stored_in,
 )
@@ -47,7 +43,6 @@ from .independent import independent
 from .interp_expr import Code, Mask, Value, fixed
 from .interp_memory import Level, Memory, Run, store_code
 from .interp_scope import Here, RunningKernel, Scope
-from .warp_operation import warp_operation
 
 _AGENTS = (ForKind.PARALLEL, ForKind.VECTORIZED)
 MAX_SERIAL_LANES = 1 << 14
@@ -106,10 +101,10 @@ class _Program:
                 return _meeting(Here(scope, s))
             case ThreadReduce():
                 return self._thread_reduce(s, scope)
-            case WarpMultiply() | WarpLoad():
+            case Instruction():
+                law = "a statement that only kernels which an emitter writes have"
+                require(not s.by_emitters, InterpError, repr(s.places[0]), law)
                 return self._warp(s, scope)
-            case Cut() | QuadStore():
-                raise InterpError(f"{exprs_of(s)[0]!r}: a statement that only kernels which an emitter writes have")
 
     def _slot(self) -> int:
         self._env.append(None)
@@ -180,9 +175,9 @@ class _Program:
 
         return run
 
-    def _warp(self, s: WarpMultiply | WarpLoad, scope: Scope) -> Run:
+    def _warp(self, s: Instruction, scope: Scope) -> Run:
         """An instruction of all lanes of a warp: they read, it is executed on what all of them have, they write."""
-        here, operation = Here(scope, s), warp_operation(s)
+        here, operation = Here(scope, s), s.operation()
         axis, env, mem = _warp_axis(here), self._env, here.memory(operation.writes[0].buffer)
         reads = [[here.value(e).run for e in part] for part in operation.reads]
         slots = [self._slot() for _ in operation.writes]

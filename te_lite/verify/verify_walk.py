@@ -22,24 +22,21 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from ..bounds.loop_scope import WARP
-from ..expr.expr import FLOATS, Binary, BufferLoad, Compare, Const, Expr, Load, Reduce, Var
+from ..expr.expr import FLOATS, Binary, BufferLoad, Compare, Const, Expr, Load, Reduce, Var, binary
 from ..later import when_called
 from ..loops.stmt import (
     Alloc,
     Barrier,
     Buffer,
-    Cut,
     For,
     ForKind,
     If,
+    Instruction,
     LoweredFunc,
-    QuadStore,
     Seq,
     Stmt,
     Store,
     ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
 )
 from ..loops.stmt_text import head_text, pretty
 from ..tensor_core.fragment import LANES
@@ -48,9 +45,7 @@ from .verify_form import Forms
 from .verify_scope import Access, Finding, Scope, parts
 from .verify_span import Spans
 
-Warp = WarpMultiply | WarpLoad
-breaches: Callable[[Warp, Scope], Iterable[Finding]] = when_called("te_lite.verify.verify_warp", "breaches")
-touched: Callable[[Warp], Iterable[tuple[Buffer, Expr, bool]]] = when_called("te_lite.verify.verify_warp", "touched")
+breaches: Callable[[Instruction, Scope], Iterable[Finding]] = when_called("te_lite.verify.verify_warp", "breaches")
 TAGS = {
     ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
     ForKind.THREAD: ("threadIdx.x", "threadIdx.y", "threadIdx.z"),
@@ -108,11 +103,11 @@ class Walk:
                 self.stmt(then, _strange(s, scope.where(cond)))
             case Barrier() | ThreadReduce():
                 self.meeting(s, scope)
-            case WarpMultiply() | WarpLoad():
+            case Instruction() if s.by_emitters:
+                self.find("scopes", f"`{head_text(s)}` is for emitters alone")
+            case Instruction():
                 self.meeting(s, scope)
                 self.together(s, scope)
-            case Cut() | QuadStore():
-                self.find("scopes", f"`{head_text(s)}` is for emitters alone")
 
     def store(self, s: Store, scope: Scope) -> None:
         if s.value.dtype != s.buffer.dtype:
@@ -170,16 +165,17 @@ class Walk:
         if scope.odd is not None:
             self.find("kernels", f"{name} is inside `{head_text(scope.odd)}`, a kernel's loops must be outermost")
 
-    def together(self, s: WarpMultiply | WarpLoad, scope: Scope) -> None:
+    def together(self, s: Instruction, scope: Scope) -> None:
         """An instruction that a warp executes: accesses of registers and rows."""
         self.findings += breaches(s, scope)
-        for buffer, index, writes in touched(s):
-            self.access(buffer, index, scope, s, writes)
-            self.expr(index, scope, s)
-            if writes:
-                self.unwritten.discard(buffer)
+        for touch in s.touches():
+            for index in (touch.first.index, binary("+", touch.first.index, touch.extent - 1)):
+                self.access(touch.first.buffer, index, scope, s, touch.writes)
+                self.expr(index, scope, s)
+            if touch.writes:
+                self.unwritten.discard(touch.first.buffer)
 
-    def meeting(self, s: Barrier | ThreadReduce | WarpMultiply | WarpLoad, scope: Scope) -> None:
+    def meeting(self, s: Barrier | ThreadReduce | Instruction, scope: Scope) -> None:
         if not scope.kernel:
             self.find("meetings", f"`{head_text(s)}` is outside of a kernel")
         if scope.vector is not None:

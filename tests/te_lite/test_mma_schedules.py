@@ -12,19 +12,8 @@ import pytest
 import te_lite as te
 from te_lite.errors import InterpError, LowerError, ScheduleError
 from te_lite.expr.expr import BufferLoad, Expr, Var, compare
-from te_lite.loops.stmt import (
-    Alloc,
-    Buffer,
-    For,
-    If,
-    LoweredFunc,
-    Stmt,
-    WarpLoad,
-    WarpMultiply,
-    bodies,
-    stmts_of,
-    with_bodies,
-)
+from te_lite.loops.instructions import WarpLoad, WarpMultiply
+from te_lite.loops.stmt import Alloc, Buffer, For, If, LoweredFunc, Stmt, bodies, stmts_of, with_bodies
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_schedule
 from te_lite.schedule.loop_steps import Split

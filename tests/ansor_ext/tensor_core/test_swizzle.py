@@ -17,7 +17,8 @@ from te_lite.errors import LowerError, ScheduleError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, index_xor
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, walk
-from te_lite.loops.stmt import For, LoweredFunc, WarpLoad, exprs_of, stmts_of
+from te_lite.loops.instructions import WarpLoad
+from te_lite.loops.stmt import For, LoweredFunc, exprs_of, stmts_of
 from te_lite.loops.stmt_text import pretty
 from te_lite.printing.python_text import python_schedule
 from te_lite.schedule.replay import replay

@@ -16,7 +16,8 @@ from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite import ComputeDAG, topi
 from te_lite.errors import InterpError, UnsafeError
 from te_lite.expr.expr import BufferLoad, as_expr, binary, compare, const
-from te_lite.loops.stmt import If, QuadStore, Stmt, Store, bodies, with_bodies
+from te_lite.loops.instructions import QuadStore
+from te_lite.loops.stmt import If, Stmt, Store, bodies, with_bodies
 from te_lite.meaning.interp import run
 from tests.amount import some
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import Checker, drawn

@@ -17,23 +17,9 @@ from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite.errors import UnsafeError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, compare
+from te_lite.loops.instructions import Cut, WarpLoad, WarpMultiply
 from te_lite.loops.perfect_nest import IN_TURN
-from te_lite.loops.stmt import (
-    Alloc,
-    Barrier,
-    Cut,
-    For,
-    ForKind,
-    If,
-    Stmt,
-    Store,
-    WarpLoad,
-    WarpMultiply,
-    bodies,
-    seq,
-    stmts_of,
-    with_bodies,
-)
+from te_lite.loops.stmt import Alloc, Barrier, For, ForKind, If, Stmt, Store, bodies, seq, stmts_of, with_bodies
 from te_lite.meaning.interp import run
 from te_lite.tensor_core.mma import MMA
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER

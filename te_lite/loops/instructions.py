@@ -1,0 +1,129 @@
+"""Instructions that threads execute together: products and loads of a warp, and what emitters write for tensor cores.
+
+Each is one class: its operands, its text, and, unless only emitters write it, what it touches and computes.  Statements
+without these are a program of the paper's kind; whoever meets an `Instruction` asks it (`stmt.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..expr.dtype import BYTES
+from ..expr.element import BufferLoad
+from ..expr.expr import Expr, binary
+from ..tensor_core.mma import OPERANDS, ROW_BYTES, MatrixLoad, Mma
+from .mma_meaning import execute, scattered
+from .stmt import Instruction, Operation, Touch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarpMultiply(Instruction):
+    """One instruction of a tensor core, by all 32 threads of a warp along threadIdx.x: d := d + a * b.
+
+    Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
+    in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
+    shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
+    for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.
+    One that `goes_on` is waited for in the next turn of the loop around it, the last one behind it.
+    """
+
+    operands: ClassVar[tuple[str, ...]] = ("d", "a", "b", "rest")
+    results: ClassVar[tuple[str, ...]] = ("d",)
+    op: Mma
+    d: BufferLoad
+    a: BufferLoad
+    b: BufferLoad
+    turned: bool = False
+    rest: BufferLoad | None = None
+    goes_on: bool = False
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"mma.{self.op.name}({', '.join(map(shown, self.places))})"
+
+    @property
+    def waited_for(self) -> bool:
+        return self.op.warps > 1
+
+    def touches(self) -> list[Touch]:
+        places = {"a": self.a, "b": self.b, "d": self.d}
+        return [Touch(places[x], self.op.fragment(x).values, self.op.held(x).dtype) for x in OPERANDS]
+
+    def operation(self) -> Operation:
+        a, b, d = [elements(e, self.op.fragment(x).values) for e, x in ((self.a, "a"), (self.b, "b"), (self.d, "d"))]
+        return Operation((a, b, d), d, lambda x, y, z: execute(self.op, x, y, z))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarpLoad(Instruction):
+    """`ldmatrix`, by all 32 threads of a warp along threadIdx.x: registers of the warp := matrices in shared memory.
+
+    `row` is the first element of the 16 bytes that the thread gives the address of, `to` the first of the neighbours in
+    a local buffer that it gets.
+    """
+
+    operands: ClassVar[tuple[str, ...]] = ("to", "row")
+    results: ClassVar[tuple[str, ...]] = ("to",)
+    form: MatrixLoad
+    to: BufferLoad
+    row: BufferLoad
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"{self.form.name}({shown(self.to)}, {shown(self.row)})"
+
+    def touches(self) -> list[Touch]:
+        dtype = self.row.buffer.dtype
+        own = self.form.fragment(BYTES[dtype]).values
+        row = Touch(self.row, ROW_BYTES // BYTES[dtype], dtype, storage="shared")
+        return [row, Touch(self.to, own, dtype, writes=True)]
+
+    def operation(self) -> Operation:
+        nbytes, given = BYTES[self.row.buffer.dtype], 8 * self.form.count
+        fragment = self.form.fragment(nbytes)
+        rows, to = elements(self.row, ROW_BYTES // nbytes), elements(self.to, fragment.values)
+        return Operation((rows,), to, lambda x: scattered(fragment, x[..., :given, :]))
+
+
+def elements(first: BufferLoad, count: int) -> tuple[BufferLoad, ...]:
+    """An element and those behind it."""
+    return tuple([BufferLoad(first.buffer, binary("+", first.index, k)) for k in range(count)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut(Instruction):
+    """All threads of a block cut `count` floats in shared memory, from `tile` on, into parts for the instruction `op`.
+
+    The small parts go to `rest`; the big ones replace the floats.  Only emitters write it.
+    """
+
+    operands: ClassVar[tuple[str, ...]] = ("tile", "rest")
+    results: ClassVar[tuple[str, ...]] = ("tile", "rest")
+    by_emitters: ClassVar[bool] = True
+    op: Mma
+    tile: BufferLoad
+    rest: BufferLoad
+    count: int
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"cut.{self.op.element.name}({shown(self.tile)}, {shown(self.rest)}, {self.count})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuadStore(Instruction):
+    """So many `lanes`, 4 or 2, that are neighbours along threadIdx.x store 16 bytes each, from `to` on.
+
+    From `groups` on each has its part of as many groups; the q-th of the lanes stores group q, put together in their
+    order.  `whole`: all threads of a warp come, and not only some fours of neighbours.  Only emitters write it.
+    """
+
+    operands: ClassVar[tuple[str, ...]] = ("to", "groups")
+    results: ClassVar[tuple[str, ...]] = ("to",)
+    by_emitters: ClassVar[bool] = True
+    to: BufferLoad
+    groups: BufferLoad
+    lanes: int
+    whole: bool
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"{shown(self.to)} = quad({shown(self.groups)})"
