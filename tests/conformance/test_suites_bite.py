@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
-from typing import Any
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,14 +21,19 @@ from ansor.sketch import generate_sketches
 from ansor.sketch.rule import Condition
 from ansor.space.decisions.lengths import Lengths
 from te_lite.errors import TeError
+from te_lite.schedule import step as step_module
+from te_lite.schedule.loop_steps import split_loop
 from te_lite.schedule.mark_steps import Pragma
 from te_lite.schedule.replay import apply
+from te_lite.schedule.state import State
+from te_lite.schedule.step import Step, Words
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conformance.callback import MeasureCallbackSuite
 from tests.conformance.mutation import MutationSuite
 from tests.conformance.policy import PolicySuite, matmul_task
 from tests.conformance.runner import BuilderSuite, RunnerSuite
 from tests.conformance.sketch_rule import SketchesSuite, SketchRuleSuite, Watched
+from tests.conformance.step import StepSuite
 
 TASK = matmul_task(13, 11, 7)
 MOVE_FACTOR = next(m for m in CPU_MUTATIONS if m.name == Lengths.name)
@@ -70,6 +76,51 @@ def test_bad_mutations(case: str) -> None:
     mutation = type("Bad", (), {"name": "bad", "weight": 1.0, "apply": staticmethod(change)})()
     with pytest.raises(AssertionError):
         test(mutation)
+
+
+# --------------------------------------------------------------------------------------------------------- steps
+
+
+class Halves(Step):
+    """Splits the first loop of a stage by `factor`; breaks one promise."""
+
+    __slots__ = ()
+    tag: ClassVar[str] = "BAD"
+    fault: ClassVar[str] = ""
+    factor: int
+
+    def effect(self, state: State) -> State:
+        return split_loop(state, self.stage, 0, (self.factor,), inner_to_outer=True)
+
+    def written(self, name: str) -> Any:
+        return 1 if self.fault == "forgets" and name == "factor" else getattr(self, name)
+
+    def python(self, words: Words, before: State) -> None:
+        for uid in words.state.stages[self.stage].relations[-1].children:
+            words.new_loop(self.stage, uid)
+        if self.fault != "silent":
+            words.call(self.stage, f'step("BAD", {self.factor})')
+
+
+BAD_STEPS: dict[str, Callable[[StepSuite, type[Step], State], None]] = {
+    "forgets": lambda s, kind, state: s.test_its_json_says_all_of_it(kind, state),
+    "silent": lambda s, kind, state: s.test_its_python_makes_the_same_program(kind, state),
+    "nameless": lambda s, kind, state: s.test_a_stage_that_is_not_there_is_refused(kind, state),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_STEPS)
+def test_bad_steps(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite finds the fault, and nothing in the same kind without it."""
+    monkeypatch.setitem(step_module.KINDS, "BAD", step_module.Kind(__name__, "Bad"))
+    for own in ("", fault):
+        names = {"__annotations__": {"stage": "int", "factor": "int"}, "fault": own, "__slots__": ("factor",)}
+        names |= {"about": ()} if own == "nameless" else {}
+        kind: type[Step] = dataclass(frozen=True)(type("Bad", (Halves,), names))
+        monkeypatch.setattr(step_module, "kind_of", {"BAD": kind}.__getitem__)
+        state = apply(TASK.compute_dag.init_state, kind(len(TASK.compute_dag.ops) - 1, 4))  # type: ignore[call-arg]
+        with pytest.raises((AssertionError, pytest.fail.Exception)) if own else nullcontext():
+            BAD_STEPS[fault](StepSuite(), kind, state)
 
 
 # ----------------------------------------------------------------------------------------------------- policies
