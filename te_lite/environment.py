@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,14 +37,14 @@ class Variable:
 
     @contextmanager
     def unless_set(self, value: str) -> Iterator[None]:
-        """Within, it has this value, for libraries that are loaded and processes that are started there.
-
-        A default does not count as set.
-        """
-        before = os.environ.get(self.name)
-        if before:
+        """As `set_to` where it is not set; a default does not count as set."""
+        with nullcontext() if os.environ.get(self.name) else self.set_to(value):
             yield
-            return
+
+    @contextmanager
+    def set_to(self, value: str) -> Iterator[None]:
+        """Within, it has this value, for libraries that are loaded and processes that are started there, too."""
+        before = os.environ.get(self.name)
         os.environ[self.name] = value
         try:
             yield

@@ -8,7 +8,6 @@ A folder that was deleted offers nothing, and neither does one that needs it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -226,15 +225,8 @@ def using(names: str) -> Iterator[None]:
     Processes that are started within use the same.  Raises TeError for a name that is unknown.
     """
     _chosen(names)
-    before = os.environ.get(ANSOR_EXTENSIONS.name)
-    os.environ[ANSOR_EXTENSIONS.name] = names
-    try:
+    with ANSOR_EXTENSIONS.set_to(names):
         yield
-    finally:
-        if before is None:
-            del os.environ[ANSOR_EXTENSIONS.name]
-        else:
-            os.environ[ANSOR_EXTENSIONS.name] = before
 
 
 @dataclass(frozen=True, slots=True)

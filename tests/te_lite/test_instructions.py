@@ -11,7 +11,7 @@ import pytest
 
 import codegen_c
 import codegen_cuda
-from codegen_cuda.tensor_core.mma_text import TEXTS
+from ansor_ext.tensor_core.mma_text import TEXTS
 from te_lite.errors import UnsafeError
 from te_lite.expr.element import BufferLoad
 from te_lite.expr.expr import Expr, Var, as_expr, binary
