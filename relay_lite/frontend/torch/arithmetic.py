@@ -23,12 +23,15 @@ def two(name: str) -> Converter:
     return lambda node: binary(name, node.operand("self", node.wide), node.operand("other", node.wide))
 
 
-def scaled(name: str) -> Converter:
+def scaled(name: str, reversed_operands: bool = False) -> Converter:
     """self + alpha other, or the same with another sign."""
 
     def convert(node: Aten) -> Expr:
         x, other = node.operand("self", node.wide), node.operand("other", node.wide)
         alpha = node.number("alpha", 1)
+        if reversed_operands:
+            x, other = other, x if alpha == 1 else mul(x, alpha)
+            return binary(name, x, other)
         return binary(name, x, other if alpha == 1 else mul(other, alpha))
 
     return convert
@@ -197,8 +200,10 @@ CONVERTERS: Converters = {
     **{f"aten.{name}": unary(name) for name in UNARY},
     "aten.neg": unary("negative"),
     "aten.reciprocal": lambda node: div(1.0, node.operand("self", node.wide)),
+    "aten.square": lambda node: mul(*(2 * [node.operand("self", node.wide)])),
     **{f"aten.add.{o}": scaled("add") for o in ("Tensor", "Scalar")},
     **{f"aten.sub.{o}": scaled("subtract") for o in ("Tensor", "Scalar")},
+    **{f"aten.rsub.{o}": scaled("subtract", reversed_operands=True) for o in ("Tensor", "Scalar")},
     **{f"aten.mul.{o}": two("multiply") for o in ("Tensor", "Scalar")},
     **{f"aten.div.{o}": divide for o in ("Tensor", "Scalar", "Tensor_mode", "Scalar_mode")},
     **{f"aten.remainder.{o}": remainder for o in ("Tensor", "Scalar")},
@@ -221,5 +226,5 @@ CONVERTERS: Converters = {
     "aten._to_copy": to_dtype("self"),
     "prims.convert_element_type": to_dtype("a"),
     "aten.copy": copy,
-    **{f"aten.{name}": lambda node: node.tensor("self") for name in ("clone", "alias", "lift_fresh_copy")},
+    **{f"aten.{name}": lambda node: node.tensor("self") for name in ("clone", "alias", "detach", "lift_fresh_copy")},
 }

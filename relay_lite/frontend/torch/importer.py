@@ -29,7 +29,7 @@ def from_exported_program(program: Any) -> tuple[IRModule, dict[str, Array]]:
     """The graph of a program of `torch.export`; its weights are constants, so the dictionary of parameters is empty.
 
     `program`: the path of a `.pt2` file that torch 2.8 or later wrote, read without torch and without pickle, or a
-    `torch.export.ExportedProgram`, which is decomposed to core ATen first, all but attention; a file must hold one
+    `torch.export.ExportedProgram`, which is decomposed to core ATen first, all but attention; a file should hold one
     that was (`program.run_decompositions()` takes attention apart, too, which is right, and slower).  The parameters of
     `main` are the tensors that the program takes, in order; its result is a tensor, or a tuple when the program gives
     several.

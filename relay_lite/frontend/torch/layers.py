@@ -31,6 +31,21 @@ def addmm(node: Aten) -> Expr:
     return node.onnx("Gemm", *given, alpha=alpha, beta=beta)[0]
 
 
+def baddbmm(node: Aten) -> Expr:
+    """baddbmm: beta self + alpha batch1 batch2."""
+    out = product(node.tensor("batch1"), node.tensor("batch2"))
+    alpha, beta, x = node.number("alpha", 1), node.number("beta", 1), node.tensor("self")
+    out = out if alpha == 1 else mul(out, alpha)
+    return out if beta == 0 else add(out, x if beta == 1 else mul(x, beta))
+
+
+def linear(node: Aten) -> Expr:
+    """linear: x weight' + bias."""
+    out = node.onnx("MatMul", node.tensor("input"), transpose(node.tensor("weight"), (1, 0)))[0]
+    bias = node.optional("bias")
+    return out if bias is None else add(out, bias)
+
+
 def _affine(node: Aten, shape: Sequence[int], dtype: str) -> tuple[Expr, Expr]:
     """Weight and bias; ones and zeros where they are absent."""
     given = [(node.optional(name), fill) for name, fill in (("weight", 1), ("bias", 0))]
@@ -142,6 +157,15 @@ def group_norm(node: Aten) -> Sequence[Expr | None]:
     axes = tuple(range(len(channels), len(split.shape)))
     out = _scaled(node, _standard(split, axes, node.number("eps"))[0], (*channels, *[1] * len(x.shape[2:])))
     return [reshape(cast(out, x.dtype), x.shape), None, None]
+
+
+def rms_norm(node: Aten) -> Sequence[Expr | None]:
+    """RMS norm over the last axes."""
+    x, shape = node.tensor("input"), node.integers("normalized_shape")
+    weight = node.optional("weight")
+    scale = const(np.ones(shape), x.dtype) if weight is None else weight
+    epsilon = node.number("eps", float(np.finfo(x.dtype).eps))
+    return [node.onnx("RMSNormalization", x, scale, axis=-len(shape), epsilon=epsilon)[0], None]
 
 
 def pool(op: str, n: int) -> Converter:
@@ -279,11 +303,14 @@ CONVERTERS: Converters = {
     "aten.mm": mm,
     "aten.bmm": mm,
     "aten.addmm": addmm,
+    "aten.baddbmm": baddbmm,
+    "aten.linear": linear,
     "aten._native_batch_norm_legit_no_training": batch_norm,
     "aten._native_batch_norm_legit_functional": batch_moments,
     "aten._native_batch_norm_legit.no_stats": own_moments,
     "aten.native_layer_norm": layer_norm,
     "aten.native_group_norm": group_norm,
+    "aten._fused_rms_norm": rms_norm,
     **{f"aten.max_pool{n}d_with_indices": pool("MaxPool", n) for n in (2, 3)},
     **{f"aten.avg_pool{n}d": pool("AveragePool", n) for n in (1, 2, 3)},
     "aten.adaptive_avg_pool1d": adaptive_pool(1),

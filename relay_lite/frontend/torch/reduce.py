@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...ir.nodes import Expr
-from ..onnx.emit import call, cast, const, div, mul, reshape, sub
+from ..onnx.emit import add, call, cast, const, div, mul, reshape, sub
 from .arithmetic import truth
 from .node import Aten, Converter, Converters
 
@@ -105,6 +107,27 @@ def sort(node: Aten) -> Sequence[Expr]:
     return node.onnx("TopK", x, k, outputs=2, axis=axis, largest=int(largest), sorted=1)
 
 
+def vector_norm(node: Aten) -> Expr:
+    """linalg_vector_norm: the root of the sum of squares, the sum or the largest of the absolute values."""
+    node.argument("dtype")
+    x, order = node.operand("self", node.wide), node.number("ord", 2)
+    node.require(order in (1, 2, np.inf), "ord must be 1, 2 or infinity", ord=order)
+    axes, keep = node.axes("dim", len(x.shape)), node.flag("keepdim")
+    if order == 2:
+        return call("sqrt", over("sum", mul(x, x), axes, keep, node))
+    return over("sum" if order == 1 else "max", call("abs", x), axes, keep, node)
+
+
+def log_sum_exp(node: Aten) -> Expr:
+    """logsumexp: the largest element is taken out first, so that no exponential overflows."""
+    x, keep = node.operand("self", node.wide), node.flag("keepdim")
+    axes = node.axes("dim", len(x.shape))
+    largest = call("max", x, axis=axes, keepdims=True)
+    total = call("sum", call("exp", sub(x, largest)), axis=axes, keepdims=True)
+    found = add(call("log", total), largest)
+    return found if keep else reshape(found, node.shape)
+
+
 CONVERTERS: Converters = {
     **{f"aten.{name}{o}": reduced(name) for name in ("sum", "mean", "prod") for o in ("", ".dim", ".dim_int")},
     "aten.sum.dim_IntList": reduced("sum"),
@@ -112,7 +135,7 @@ CONVERTERS: Converters = {
     "aten.amin": reduced("min"),
     "aten.max": reduced("max"),
     "aten.min": reduced("min"),
-    **{f"aten.any{o}": reduced("any", boolean=True) for o in ("", ".dim", ".dims")},
+    **{f"aten.{name}{o}": reduced(name, boolean=True) for name in ("any", "all") for o in ("", ".dim", ".dims")},
     "aten.max.dim": with_position("max", "argmax"),
     "aten.min.dim": with_position("min", "argmin"),
     "aten.argmax": position("argmax"),
@@ -123,4 +146,6 @@ CONVERTERS: Converters = {
     "aten.topk": top,
     "aten.sort": sort,
     "aten.sort.stable": sort,
+    "aten.logsumexp": log_sum_exp,
+    "aten.linalg_vector_norm": vector_norm,
 }

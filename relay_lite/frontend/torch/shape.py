@@ -109,21 +109,36 @@ def _places(node: Aten, extent: int) -> range:
 
 def select(node: Aten) -> Expr:
     """select one position of an axis, which is dropped."""
+    x, axis, at = _selected(node)
+    return reshape(pick(x, {axis: range(at, at + 1)}), node.shape)
+
+
+def _selected(node: Aten) -> tuple[Expr, int, int]:
     x, index = node.tensor("self"), node.integer("index")
     axis = node.axis(node.integer("dim"), len(x.shape))
     node.require(-x.shape[axis] <= index < x.shape[axis], "the index must lie inside", shape=x.shape, index=index)
-    at = index % x.shape[axis]
-    return reshape(pick(x, {axis: range(at, at + 1)}), node.shape)
+    return x, axis, index % x.shape[axis]
 
 
 def slice_scatter(node: Aten) -> Expr:
     """slice_scatter: the data with a slice replaced by `src`."""
     x = node.tensor("self")
     axis = node.axis(node.integer("dim", 0), len(x.shape))
-    places, at = _places(node, x.shape[axis]), np.arange(x.shape[axis])
+    return _replaced(x, node.operand("src", x.dtype), axis, _places(node, x.shape[axis]))
+
+
+def select_scatter(node: Aten) -> Expr:
+    """select_scatter: the data with one position of an axis replaced by `src`."""
+    x, axis, at = _selected(node)
+    src = node.operand("src", x.dtype)
+    return _replaced(x, call("expand_dims", src, axis=axis), axis, range(at, at + 1))
+
+
+def _replaced(x: Expr, src: Expr, axis: int, places: range) -> Expr:
+    """Both one after the other, of which every position is taken from one of them."""
+    at = np.arange(x.shape[axis])
     at[places] = x.shape[axis] + np.arange(len(places))
-    both = concatenate([x, node.operand("src", x.dtype)], axis)
-    return call("take", both, const(at, "int32"), axis=axis) if len(places) else x
+    return call("take", concatenate([x, src], axis), const(at, "int32"), axis=axis) if len(places) else x
 
 
 def split(node: Aten) -> Sequence[Expr]:
@@ -156,13 +171,20 @@ def pad(node: Aten) -> Expr:
     return node.onnx("Pad", x, widths, const(node.number("value", 0), x.dtype), mode="constant")[0]
 
 
-def filled(name: str | None) -> Converter:
-    """A tensor of the number that argument `name` gives, or of zeros."""
+def triangle(upper: int) -> Converter:
+    """tril and triu: zeros beyond a diagonal of the last two axes."""
+    return lambda node: node.onnx(
+        "Trilu", node.tensor("self"), const(node.integer("diagonal", 0), "int64"), upper=upper
+    )
+
+
+def filled(name: str | None, value: float = 0) -> Converter:
+    """A tensor of the number that argument `name` gives, or of `value`."""
 
     def convert(node: Aten) -> Expr:
         for given in ("size", "dtype", "self"):
             node.argument(given)
-        number = 0 if name is None else node.number(name)
+        number = value if name is None else node.number(name)
         require_computed(node.shape, node.dtype, str(node))
         return const(np.full(node.shape, number), node.dtype)
 
@@ -191,13 +213,17 @@ CONVERTERS: Converters = {
     "aten.slice.Tensor": sliced,
     "aten.select.int": select,
     "aten.slice_scatter": slice_scatter,
+    "aten.select_scatter": select_scatter,
     "aten.split_with_sizes": split,
     "aten.flip": flip,
     "aten.repeat": repeat,
     "aten.constant_pad_nd": pad,
+    "aten.tril": triangle(0),
+    "aten.triu": triangle(1),
     "aten.full": filled("fill_value"),
     "aten.full_like": filled("fill_value"),
     "aten.scalar_tensor": filled("s"),
-    "aten.empty.memory_format": filled(None),
+    **{f"aten.{name}": filled(None) for name in ("empty.memory_format", "zeros", "zeros_like", "new_zeros")},
+    **{f"aten.{name}": filled(None, 1) for name in ("ones", "ones_like", "new_ones")},
     "aten.arange.start_step": arange,
 }
