@@ -33,7 +33,6 @@ PER_ROUND, DRAWN, AT_RANDOM, KEPT = 16, 64, 0.1, 16
 """Programs measured in a round, drawn at random in it, the share measured at random, the best ones evolved further."""
 
 
-# ---------------------------------------------------------------------------------------------------------- workloads
 def placeholder(shape: Sequence[int], name: str, dtype: str = "float32") -> Op:
     """An input."""
     return Op(name, tuple(Axis(f"i{d}", n) for d, n in enumerate(shape)), None, dtype, name)
@@ -131,7 +130,6 @@ def record_line(key: list[object], machine: Machine, state: State, result: Resul
     return json.dumps({"i": [task, [[], list(map(step_to_json, state.steps))]], "r": measured, "v": "v0.6"})
 
 
-# ------------------------------------------------------------------------------------------------------------ model
 class Model:
     """Gradient-boosted trees; the score of a program is the sum of what they say of its rows (section 5.2)."""
 

@@ -1,10 +1,7 @@
 """Tensor expressions: what each point of a tensor is, and its meaning in NumPy.
 
-    expr = Axis(name, extent)           an index, which takes the values 0 .. extent - 1
-         | Const(value, dtype)
-         | Call(op, args, dtype)        an operator, "select" (condition, a, b), "cast", or a function of C's <math.h>
-         | Load(op, indices)            an element of the tensor of an operation
-         | Reduce(fold, source, axes)   `source` folded over all points of `axes`: the whole body of its operation
+    expr = Axis(name, extent) | Const(value, type) | Call(op, args, type) | Load(op, indices)
+         | Reduce(fold, source, axes)
 
 An operation (`Op`) gives one tensor: an input, or `body` computed at every point of its `axes`.  Nothing here knows of
 loops: in which order points are computed is said by steps.
@@ -59,7 +56,7 @@ class Expr:
 
 @dataclass(frozen=True, eq=False)
 class Axis(Expr):
-    """Two axes are the same only if they are one object."""
+    """An index, which takes the values `0 .. extent-1`.  Two axes are the same only if they are one object."""
 
     name: str
     extent: int
@@ -71,13 +68,15 @@ class Axis(Expr):
 
 @dataclass(frozen=True)
 class Const(Expr):
+    """A number."""
+
     value: float
     type: str = INDEX
 
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """Of a "select" only the value that is chosen is evaluated, so it may guard a read."""
+    """An operator of `MEANING`, a "cast", or a function of C's <math.h>; "select" evaluates only what it chooses."""
 
     op: str
     args: tuple[Expr, ...]
@@ -86,12 +85,16 @@ class Call(Expr):
 
 @dataclass(frozen=True)
 class Load(Expr):
+    """An element of the tensor of an operation."""
+
     op: Op
     indices: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
 class Reduce(Expr):
+    """`source` folded over all points of `axes`: always the whole body of its operation."""
+
     fold: str
     source: Expr
     axes: tuple[Axis, ...]

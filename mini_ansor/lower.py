@@ -1,11 +1,7 @@
 """Lowering: from bounds to loops, buffers and stores.
 
-    stmt = For(var, kind, body)               `kind` is serial, parallel, vectorize or unroll
-         | If(cond, body)
-         | Store(buffer, index, value)        one element
-         | Seq(parts)
-         | Alloc(buffer, body)                a buffer that `body` alone uses
-         | Barrier()                          all threads of a block wait for each other
+    stmt = For(var, kind, body) | If(cond, body) | Store(buffer, index, value) | Seq(parts) | Alloc(buffer, body)
+         | Barrier()
 
 Buffers are flat: an operation with one axis stands for each, and a `Load` of it has one index.
 """
@@ -31,20 +27,26 @@ class Stmt:
 
 @dataclass(frozen=True)
 class For(Stmt):
+    """A loop over all values of `var`."""
+
     var: Var
-    kind: str
+    kind: str  # serial, parallel, vectorize or unroll
     body: Stmt
     beyond: int = 0  # iterations behind the last one, in the padding of a row
 
 
 @dataclass(frozen=True)
 class If(Stmt):
+    """`body` where `cond` holds."""
+
     cond: Expr
     body: Stmt
 
 
 @dataclass(frozen=True)
 class Store(Stmt):
+    """One element."""
+
     buffer: Op
     index: Expr
     value: Expr
@@ -52,17 +54,21 @@ class Store(Stmt):
 
 @dataclass(frozen=True)
 class Seq(Stmt):
+    """One after the other."""
+
     parts: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True)
 class Alloc(Stmt):
+    """A buffer that `body` alone uses."""
+
     buffer: Op
     body: Stmt
 
 
 class Barrier(Stmt):
-    """The only statement without parts."""
+    """All threads of a block wait for each other."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +105,6 @@ def simplify(e: Expr) -> Expr:
         case Call("+" | "-" | "*", _, "int32"):
             return total(terms(e))
     return e
-
-
-def flat(indices: Sequence[Expr], sizes: Sequence[int]) -> Expr:
-    """The place of an element in row-major order."""
-    place: Expr = Const(0)
-    for i, n in zip(indices, sizes, strict=True):
-        place = place * n + i
-    return simplify(place)
 
 
 # ------------------------------------------------------------------------------------------------------------- nests
@@ -263,7 +261,10 @@ class _Lowering:
         """Where the buffer of stage k has a point of its tensor: a buffer begins where the region of the stage does."""
         if not self.state.is_argument(k):
             point = [i - start for i, start in zip(point, self.starts[k], strict=False)]
-        return flat([self.copies[k], *point] if k in self.copies else point, self.sizes[k])
+        place: Expr = Const(0)
+        for i, n in zip([self.copies[k], *point] if k in self.copies else point, self.sizes[k], strict=True):
+            place = place * n + i  # row-major order
+        return simplify(place)
 
     def _value(self, k: int, e: Expr | None, loops: dict[int, Expr]) -> Expr:
         """`e` at a point: axes as variables, and tensors as places in buffers."""
