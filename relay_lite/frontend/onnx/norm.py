@@ -41,7 +41,7 @@ def _in_training(node: Node, x: Expr, vectors: Sequence[Expr]) -> list[Expr]:
     keep = node.number("momentum", 0.9)
     found = [cast(reshape(v, (x.shape[1],)), running[0].dtype) for v in (mean, variance)]
     moved = [add(mul(old, keep), mul(new, 1 - keep)) for old, new in zip(running, found, strict=True)]
-    return [_scaled(node, normal, cast(scale, x.dtype), cast(shift, x.dtype), (x.shape[1],)), *moved]
+    return [_scaled(node, normal, cast(scale, x.dtype), cast(shift, x.dtype)), *moved]
 
 
 def layer_norm(node: Node) -> list[Expr]:
@@ -98,7 +98,10 @@ def instance_norm(node: Node) -> Expr:
     """InstanceNormalization: over the spatial axes of every channel of every image."""
     x, scale, shift = node.input(0), node.input(1), node.input(2)
     axes = tuple(range(2, len(x.shape)))
-    return _scaled(node, _standard(x, axes, node.number("epsilon", 1e-5)), scale, shift, (x.shape[1],))
+    centred = _centred(x, axes)
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    normal = div(centred, call("sqrt", add(variance, node.number("epsilon", 1e-5))))
+    return _scaled(node, normal, scale, shift)
 
 
 def group_norm(node: Node) -> Expr:
@@ -112,17 +115,8 @@ def group_norm(node: Node) -> Expr:
         law = "scale and bias must have one value a group"
         node.require(scale.shape == shift.shape == (groups,), law, scale=scale.shape, bias=shift.shape)
         scale, shift = (call("repeat", v, repeats=x.shape[1] // groups, axis=0) for v in (scale, shift))
-    split = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-    normal = _standard(split, tuple(range(2, len(split.shape))), node.number("epsilon", 1e-5))
-    channels = (groups, x.shape[1] // groups)
-    return reshape(_scaled(node, normal, scale, shift, channels), x.shape)
-
-
-def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
-    """`x` with mean 0 and variance 1 over `axes`."""
-    centred = _centred(x, axes)
-    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
-    return div(centred, call("sqrt", add(variance, epsilon)))
+    epsilon = node.number("epsilon", 1e-5)
+    return call("nn.group_norm", x, scale, shift, num_groups=groups, axis=1, epsilon=epsilon)
 
 
 def _centred(x: Expr, axes: tuple[int, ...]) -> Expr:
@@ -132,12 +126,12 @@ def _centred(x: Expr, axes: tuple[int, ...]) -> Expr:
     return x
 
 
-def _scaled(node: Node, x: Expr, scale: Expr, shift: Expr, channels: tuple[int, ...]) -> Expr:
-    """One scale and one shift a channel; dimension 1 of `x` counts the channels, or it and the next, in groups."""
-    each = (prod(channels),)
+def _scaled(node: Node, x: Expr, scale: Expr, shift: Expr) -> Expr:
+    """One scale and one shift a channel; dimension 1 of `x` counts the channels."""
+    each = x.shape[1:2]
     law = f"scale and bias must have the shape {each}"
     node.require(scale.shape == shift.shape == each, law, scale=scale.shape, bias=shift.shape)
-    along = (*channels, *(1,) * (len(x.shape) - 1 - len(channels)))
+    along = (*each, *(1,) * (len(x.shape) - 2))
     return add(mul(x, reshape(scale, along)), reshape(shift, along))
 
 
