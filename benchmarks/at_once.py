@@ -45,7 +45,7 @@ import numpy as np
 import ansor
 from ansor.core.errors import TaskError
 from ansor.policy.default_schedule import default_states
-from ansor.records.lines import believed_records
+from ansor.records.lines import validated_records
 from ansor.records.store import OFF, place_of
 from ansor.records.store_files import take_in
 from ansor_ext.shipped_model import trees as shipped_trees
@@ -159,7 +159,7 @@ class Bench:
     def searched(self, task: ansor.SearchTask, name: str, knows: str, seed: int, trials: int) -> Path:
         """The log of a search, with so many trials."""
         log = self.log_of(name, knows, seed)
-        missing = trials - (sum(1 for _ in believed_records(log)) if log.exists() else 0)
+        missing = trials - (sum(1 for _ in validated_records(log)) if log.exists() else 0)
         if missing > 0:
             begun = time.monotonic()
             with self.knowing(KNOWS[knows], task):
@@ -181,7 +181,7 @@ class Bench:
 def best_after(task: ansor.SearchTask, log: Path, trials: int) -> list[State]:
     """The best few programs of the first trials of a log, best first."""
     first = sorted(
-        [pair for pair in islice(believed_records(log), trials) if pair[1].ok], key=lambda pair: pair[1].cost
+        [pair for pair in islice(validated_records(log), trials) if pair[1].ok], key=lambda pair: pair[1].cost
     )
     return [ansor.MeasureInput(task, steps=inp.steps).state for inp, _ in first[:FASTEST]]
 

@@ -33,7 +33,7 @@ from ansor.cost_model import CostModel
 from ansor.cost_model.api import PART
 from ansor.cost_model.dataset import stacked
 from ansor.cost_model.metrics import pairwise_accuracy, top_k_peak, top_k_recall
-from ansor.records.lines import Record, believed_records, workload_of
+from ansor.records.lines import Record, validated_records, workload_of
 from benchmarks import report
 from te_lite import topi
 from te_lite.errors import TeError, require
@@ -94,7 +94,7 @@ def read(log: str) -> list[Programs]:
     Raises TaskError when there is none.
     """
     groups: dict[tuple[str, str], list[Record]] = {}
-    for record in believed_records(log):
+    for record in validated_records(log):
         groups.setdefault(workload_of(record[0]), []).append(record)
     found = []
     for pairs in groups.values():

@@ -46,7 +46,7 @@ from ansor.core.device.backends import on_device
 from ansor.core.target.hardware import host_cores
 from ansor.core.target.target import TF32, Target
 from ansor.records.best import load_best_record
-from ansor.records.lines import believed_records
+from ansor.records.lines import validated_records
 from ansor.records.of_task import is_of
 from benchmarks import operator_rows, pytorch, report
 from benchmarks.operator_rows import OWN, PLAIN, TARGETS, Row, chosen_rows, moved_bytes, read_rows
@@ -59,7 +59,7 @@ from te_lite import ComputeDAG
 
 def records_of(task: ansor.SearchTask, log: Path) -> list[Any]:
     """What a log holds of a task; nothing where there is none."""
-    return [r for r in believed_records(log) if is_of(r[0], task)] if log.is_file() else []
+    return [r for r in validated_records(log) if is_of(r[0], task)] if log.is_file() else []
 
 
 def searched(task: ansor.SearchTask, log: Path, trials: int, time_limit: float | None) -> Found:

@@ -19,7 +19,7 @@ import ansor
 from ansor.core.device.backends import on_device
 from ansor.core.errors import TaskError
 from ansor.core.target.target import Target
-from ansor.records.lines import believed_records, workload_of
+from ansor.records.lines import validated_records, workload_of
 from benchmarks.workloads import OPERATORS, SHAPES
 from relay_lite.tuning.network import load_network
 from relay_lite.tuning.tune_network import per_round
@@ -130,7 +130,7 @@ def latencies(log: Path, case: Case) -> Array:
     best = {workload_of(ansor.MeasureInput(task, task.compute_dag.init_state)): np.inf for task in case.tasks}
     weights = dict(zip(best, case.weights, strict=True))
     out = []
-    for inp, res in believed_records(log):
+    for inp, res in validated_records(log):
         cost = res.cost if res.ok else np.inf
         best[workload_of(inp)] = min(best[workload_of(inp)], cost)
         out.append(cost if len(best) == 1 else sum(weights[key] * best[key] for key in best))

@@ -30,7 +30,7 @@ import ansor
 from ansor.core.target.target import HALVES, PRECISIONS, STRICT
 from ansor.measure import MeasureErrorNo
 from ansor.records.journal import scan_lines
-from ansor.records.lines import Record, believed_records
+from ansor.records.lines import Record, validated_records
 from ansor.scheduler.restore import restore
 from benchmarks import pytorch, report, torch_network
 from benchmarks.study_live import Case, latencies
@@ -100,7 +100,7 @@ def tuned(
     }  # fmt: skip
     print(f"tuning: {figures}", flush=True)
     case = Case("", tuple(tasks), tuple(map(float, weights)))
-    stamps = [res.timestamp - begun for _, res in believed_records(log)]
+    stamps = [res.timestamp - begun for _, res in validated_records(log)]
     figures["curve"] = curve(stamps[before:], latencies(log, case)[before:])
     return records, figures
 

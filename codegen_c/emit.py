@@ -27,9 +27,9 @@ from te_lite.loops.stmt import (
 from te_lite.verify.verify import require_lowered, verify
 
 from .errors import EmitError
+from .horizontal_sums import lane_sums
 from .host import Options, host_options
 from .indices import Indices
-from .lane_sums import lane_sums
 from .promote import promote
 from .registers import scalarise
 from .statements import Emitter, heap_allocs

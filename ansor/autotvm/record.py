@@ -22,10 +22,10 @@ from te_lite.errors import RecordError, TeError, require
 from ..core.errors import TaskError
 from ..core.target.target import Target
 from ..core.tasks.measure_values import MeasureResult
-from ..records.belief import Believed, Judge, least_seconds
 from ..records.files import LineReader, best_of, distill
 from ..records.journal import append_lines
 from ..records.lines import parse_line, read_result, seconds_of
+from ..records.validation import Believed, Judge, least_seconds
 from .config import ConfigEntity
 from .errors import TemplateError
 from .measure import MeasureInput
@@ -188,7 +188,7 @@ JUDGE: Judge[MeasureInput] = Judge(lambda inp: (target_key(inp.target), inp.work
 
 
 def believed(pairs: Iterable[Pair], name: str = "the log") -> Believed[MeasureInput]:
-    """The records that are believed (`ansor.records.belief`); `name` says in the warning where they come from."""
+    """The records that are believed (`ansor.records.validation`); `name` says in the warning where they come from."""
     return Believed(pairs, JUDGE, name, logger)
 
 

@@ -9,8 +9,8 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from ..core.values.wording import counted
+from ..policy.early_stopping import AUTO
 from ..policy.effort import EFFORTS, FULL, NONE, QUICK, QUICK_SECONDS, QUICK_TRIALS
-from ..policy.promise import AUTO
 
 LIMIT = "stop tuning after so many seconds"
 

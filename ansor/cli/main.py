@@ -36,7 +36,7 @@ from ..policy.tuning_options import TuningOptions, usual_runner
 from ..records.baselines import known_baselines
 from ..records.best import load_best_record
 from ..records.failures import first_failure
-from ..records.lines import RecordReader, believed_records
+from ..records.lines import RecordReader, validated_records
 from ..records.of_task import is_of
 from ..records.recorder import RecordToFile
 from ..records.store import best_stored
@@ -128,7 +128,7 @@ def _show_choice(policy: SketchPolicy, log: Path | None) -> int:
         print(task.compute_dag.print_python_code_from_state(MeasureInput(task, steps=stored[0].steps).state))
         return 0
     if log is not None and log.is_file() and log.stat().st_size > 0:
-        policy.continue_from(log, list(believed_records(log)))
+        policy.continue_from(log, list(validated_records(log)))
     state = policy.choice()
     if state is None:
         raise NoRecordError(f"{task.title}: every program is measured, the model has none to choose")

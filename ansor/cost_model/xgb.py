@@ -27,7 +27,7 @@ from ..core.target.hardware import HardwareParams
 from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
 from ..core.values.seeds import checked_seed
-from ..records.lines import believed_records
+from ..records.lines import validated_records
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples
 from .features import FEATURES, source_of
@@ -192,7 +192,7 @@ class XGBModel(PythonBasedModel):
 
         Raises JournalError when it cannot be read.
         """
-        pairs = list(islice(believed_records(file_name), n_lines))
+        pairs = list(islice(validated_records(file_name), n_lines))
         self.update([inp for inp, _ in pairs], [res for _, res in pairs])
 
     # ------------------------------------------------------------------------------------------- scoring

@@ -45,7 +45,7 @@ Move = Callable[[Variant, np.random.Generator], Variant | None]
 Again = Callable[[Group, np.random.Generator], Matrix]
 """Rows with what rests on the extents of loops drawn anew."""
 
-Settled = Callable[[Group], Matrix]
+Canonical = Callable[[Group], Matrix]
 """Rows that make the same programs, all those of a program alike."""
 
 
@@ -97,14 +97,14 @@ def evolve(
     move: Move | None = None,
     allowed: Callable[[Group], Mask] | None = None,
     again: Again | None = None,
-    settled: Settled | None = None,
+    canonical: Canonical | None = None,
 ) -> list[Candidate]:
     """The best `options.out` distinct programs found that are not in `seen`, best first.
 
     `score` is asked `iterations + 1` times for about `size` programs, group by group; programs of `start` that are in
     `seen` take part as parents.  `allowed` masks children before they are scored, cheaply; `move` brings variants
     that `start` lacks.  `again` decides anew, for children whose lengths changed, what rests on them: a number of
-    vector or parallel loops that suited the parent is no good draw for the child.  `settled` makes children that are
+    vector or parallel loops that suited the parent is no good draw for the child.  `canonical` makes children that are
     the same program the same row, as those of `start` are.  Fewer candidates come out when the space is used up or most
     scores are -inf.
     """
@@ -120,7 +120,7 @@ def evolve(
         pool = best_of(pool, scored, options.parents, options.max_variants)
         if not pool or generation == options.iterations:
             break
-        breeder = _Breeder(pool, rng, mutations, options, allowed, again, settled)
+        breeder = _Breeder(pool, rng, mutations, options, allowed, again, canonical)
         children = _next_generation(breeder, known, seen, move)
     return _best(fresh, options.out)
 
@@ -167,10 +167,10 @@ class _Breeder:
 
     def __init__(
         self, pool: Pool, rng: np.random.Generator, mutations: Sequence[Mutation], options: EvolveOptions,
-        allowed: Callable[[Group], Mask] | None, again: Again | None, settled: Settled | None,
+        allowed: Callable[[Group], Mask] | None, again: Again | None, canonical: Canonical | None,
     ) -> None:  # fmt: skip
         self.rng, self.mutations, self.options, self.allowed = rng, mutations, options, allowed
-        self.again, self.settled = again, settled
+        self.again, self.canonical = again, canonical
         self.pool = pool
         self.spaces: dict[Space, Scored] = {}
         for space in dict.fromkeys(v.space for v in pool):
@@ -201,9 +201,9 @@ class _Breeder:
         counts = share + self.rng.multinomial(rest, chance / chance.sum())
         for variant, count in zip(self.pool, counts.tolist(), strict=True):
             out.append(Group(variant, self._offspring(variant, count)))
-        if self.settled is None:
+        if self.canonical is None:
             return out
-        return [Group(group.variant, self.settled(group)) if len(group) else group for group in out]
+        return [Group(group.variant, self.canonical(group)) if len(group) else group for group in out]
 
     def _moved(self, target: Variant, n: int) -> Group:
         """Programs of other variants of the space, put in the places of `target`; repetitions are mutated."""

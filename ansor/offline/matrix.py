@@ -31,7 +31,7 @@ from te_lite.schedule.step import Step
 from ..core.errors import NoRecordError, TaskError
 from ..core.tasks.measure_values import MeasureInput
 from ..cost_model.features import FEATURES, source_of
-from ..records.lines import Record, believed_records, workload_of
+from ..records.lines import Record, validated_records, workload_of
 from ..space.step_decisions import held_by, names_of, numbers_of
 from .common import without_extents
 
@@ -81,7 +81,7 @@ def load_matrix(file: str | os.PathLike[str]) -> Matrix:
 def matrices_of(log: str | os.PathLike[str]) -> list[Matrix]:
     """One for each task of a log.  Raises NoRecordError for a log without a program that can be read."""
     groups: dict[tuple[str, str], list[Record]] = {}
-    for record in believed_records(log):
+    for record in validated_records(log):
         groups.setdefault(workload_of(record[0]), []).append(record)
     found = [made for group in groups.values() if (made := matrix_of(group, Path(log).name)) is not None]
     require(found, NoRecordError, os.fspath(log), "has no program whose features can be computed", tasks=len(groups))

@@ -15,7 +15,7 @@ from ..core.errors import MeasureError, TaskError
 from ..core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..core.tasks.workloads import key_text
 from ..records.files import pairs_of
-from ..records.lines import Record, believed_records, recorded_key
+from ..records.lines import Record, recorded_key, validated_records
 from ..space.duplicates import program_text
 from .common import NoBuilder, ProgramKey, failed_build, program_key
 
@@ -42,7 +42,7 @@ class ReplayRunner:
         self.name = "the log"
         if isinstance(log, str | os.PathLike):
             self.name = os.fspath(log)
-        pairs = pairs_of(log, believed_records)
+        pairs = pairs_of(log, validated_records)
         self._known = {program_key(inp): res for inp, res in pairs if recorded_key(inp.task)}
         self._by_loops: dict[tuple[str, str], dict[str | None, MeasureResult]] = {}
 

@@ -22,12 +22,12 @@ from ..core.values.options import SketchOptions
 from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import Mutation, usual_mutations
+from ..space.canonical import canonical
 from ..space.choices import Group, Population, Variant
 from ..space.duplicates import Seen, program_text
 from ..space.limits import rows_fit
 from ..space.parse import parse
 from ..space.sample import drawn_again, sample_rows
-from ..space.settled import settled
 from ..space.spaces import random_space
 from ..space.states import written
 from ..space.variants import mutate_place, random_variant
@@ -142,13 +142,13 @@ class Proposals:
 
     def _sample(self, variant: Variant, n: int) -> Group:
         rows = sample_rows(variant, n, self.rng, self.task.target, self.hardware, self.options)
-        return Group(variant, self._settled(Group(variant, rows)))
+        return Group(variant, self._canonical(Group(variant, rows)))
 
-    def _settled(self, group: Group) -> np.ndarray:
+    def _canonical(self, group: Group) -> np.ndarray:
         """The rows, repetitions of a program as the same row; on GPUs no number is without effect."""
         if self.task.target.is_gpu:
             return group.rows
-        return settled(group.variant, group.rows, self.task.target, self.hardware)
+        return canonical(group.variant, group.rows, self.task.target, self.hardware)
 
     def _again(self, group: Group, rng: np.random.Generator) -> np.ndarray:
         return drawn_again(group.variant, group.rows, rng, self.task.target, self.hardware, self.options)
@@ -192,7 +192,7 @@ class Proposals:
             self.evolution, seen=self.seen, move=mutate_place,
             allowed=lambda group: rows_fit(group.variant.space, group.rows, self.hardware),
             again=None if self.task.target.is_gpu else self._again,
-            settled=self._settled,
+            canonical=self._canonical,
         )  # fmt: skip
         return self.take(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
 

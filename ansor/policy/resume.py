@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..core.tasks.task import SearchTask
 from ..records.files import PathLike
-from ..records.lines import Record, believed_records, logger, recorded_key
+from ..records.lines import Record, logger, recorded_key, validated_records
 from ..records.of_task import other_targets
 from ..records.recorder import RecordToFile
 from .tuning_options import TuningOptions
@@ -51,7 +51,7 @@ def continue_log(policies: Sequence[Any], options: TuningOptions) -> list[Record
     log, able = log_to_continue(options), [p for p in policies if isinstance(p, Continues)]
     if log is None or not able:
         return []
-    records = list(believed_records(log))
+    records = list(validated_records(log))
     for policy in able:
         policy.continue_from(log, records)
     return records

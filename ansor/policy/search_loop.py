@@ -24,8 +24,8 @@ from ..measure.batch import Batch
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..measure.time_limit import TimeLimit, now
+from .early_stopping import AUTO, stopped
 from .exchange import checked_states
-from .promise import AUTO, stopped
 from .protocols import Announces, AsksAhead, Foresees, Predicts
 from .search_failure import SearchFailed, reporting
 

@@ -38,21 +38,21 @@ from ..evolve.buckets import Row
 from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
 from ..measure.measurer import ProgramMeasurer
-from ..records.lines import Record, believed_records
+from ..records.lines import Record, validated_records
 from ..records.of_task import is_of
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra_rules import extra_rules, extra_sketches
 from ..sketch.generate import has_own_rules
 from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
+from .early_stopping import EarlyStopping
 from .exchange import require_told
-from .promise import Promise
+from .exploration import Chosen, ExplorationRatio, Origin, taken_in_turns, with_scores
 from .proposals import Measured, Proposals
 from .scoring import Scorer, beside, hand_features, scores_of, unmeasured
 from .search_loop import one_round, search_loop
 from .sketch_params import DEFAULT_PARAMS, checked_params
 from .transfer import Start, Transfer, transfer
-from .trust import Chosen, Origin, Trust, taken_in_turns, with_scores
 
 checked: Callable[[Sequence[Mutation]], tuple[Mutation, ...]] = when_called("ansor.evolve.checked", "checked")
 RANDOM_ROUNDS_AHEAD = 8
@@ -110,12 +110,12 @@ class SketchPolicy:
             )
         self.measured: list[Measured] = []
         self.stuck = False
-        self.promise = Promise()
+        self.stopping = EarlyStopping()
         self._sketches: list[State] | None = None
         self._proposals: Proposals | None = None
         self._extra: dict[str, list[State]] = {}
         self._announced = self._began = False
-        self.trust = Trust()
+        self.exploration = ExplorationRatio()
         self._asked: dict[tuple[Step, ...], tuple[Row, Prediction | None, Origin]] = {}
         self._rounds = 0
         self._similar = transfer()
@@ -253,7 +253,7 @@ class SketchPolicy:
         scores = scores_of(score, [row for _, row in (*firsts, *bred, *lasts)])
         liked = scores if known else scores[:0]
         best = scores_of(score, self._elites()[: int(len(liked) > 0)])
-        self.promise.asked(liked, best, scores_throughput(self.cost_model))
+        self.stopping.asked(liked, best, scores_throughput(self.cost_model))
         drawn = proposals.random(n - len(scores))
         by_part = np.split(scores, [len(firsts), len(firsts) + len(bred)])
         of_part = ((firsts, Origin.OTHER), (bred, Origin.CHOSEN), (lasts, Origin.OTHER))
@@ -268,7 +268,7 @@ class SketchPolicy:
         if isinstance(self.cost_model, AnalyticalModel):
             return least
         vouched = isinstance(self.cost_model, XGBModel)
-        trusted = self.trust.share(score, self.proposals, self.measured, self.seed, vouched)
+        trusted = self.exploration.share(score, self.proposals, self.measured, self.seed, vouched)
         return least + int((n - least) * (1 - trusted))
 
     @property
@@ -316,8 +316,8 @@ class SketchPolicy:
         before = min([m.cost for m in self.measured], default=np.inf)
         origins = [self._asked[inp.steps][2] if inp.steps in self._asked else Origin.OTHER for inp in inputs]
         rows = self._remember(inputs, results)
-        self.trust.told(results, origins)
-        self.promise.told(results)
+        self.exploration.told(results, origins)
+        self.stopping.told(results)
         self._similar.tell(inputs, results)
         self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before
         if isinstance(self.cost_model, TakesFeatures):
@@ -330,7 +330,7 @@ class SketchPolicy:
 
     def nothing_more(self) -> str:
         """Why nothing more is to be had, in a sentence; empty as long as there may be."""
-        return self.promise.text()
+        return self.stopping.text()
 
     def _learn(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         with asking(PART, self.cost_model, "update"):
@@ -355,7 +355,7 @@ class SketchPolicy:
         `records` are those of the log that are believed, where they were read already.
         """
         count, self._began = 0, True
-        for inp, res in believed_records(filename) if records is None else records:
+        for inp, res in validated_records(filename) if records is None else records:
             if not is_of(inp, self.task):
                 continue
             try:

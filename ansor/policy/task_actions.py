@@ -30,16 +30,16 @@ from ..measure.local import LocalRunner
 from ..measure.measurer import ProgramMeasurer
 from ..measure.noise import noise, warning
 from ..measure.progress import Display
-from ..records.belief import is_program
 from ..records.best import load_best_record
 from ..records.failures import first_failure
 from ..records.lines import RecordReader, workload_of
 from ..records.of_task import is_for
 from ..records.recorder import RecordToFile
 from ..records.store import best_stored, stores
+from ..records.validation import is_program
 from .baselines import start_baselines
+from .early_stopping import require_judge
 from .exchange import searching
-from .promise import require_judge
 from .protocols import SearchPolicy, require_own_task
 from .resume import check_logs, continue_log, log_to_continue
 from .sketch_policy import SketchPolicy

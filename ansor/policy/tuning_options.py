@@ -15,7 +15,7 @@ from ..core.values.checks import require_part
 from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.time_limit import run_seconds
 from ..records.store import RecordToStore
-from .promise import AUTO
+from .early_stopping import AUTO
 
 
 class TuningOptions:

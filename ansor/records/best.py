@@ -14,12 +14,12 @@ from ..core.target.target import Target
 from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
 from ..core.tasks.workloads import calc_workload_dis_factor, decode_workload_key
-from .belief import Believed, is_program
 from .confirmed import SettledReader
 from .files import PathLike, best_of, distill
 from .lines import JUDGE, Record, believed, dump_record_to_string, logger, recorded_key, workload_of
 from .notes import workload_line
 from .of_task import is_for, is_of, other_targets
+from .validation import Believed, is_program
 
 
 def settled_records(filename: PathLike) -> Believed[MeasureInput]:

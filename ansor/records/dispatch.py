@@ -15,13 +15,13 @@ from ..core.tasks.measure_values import MeasureInput
 from ..core.tasks.workloads import calc_workload_dis_factor, decode_workload_key
 from ..core.values.context import Context
 from ..core.values.in_networks import cold_in_networks, layout_in_networks
-from .belief import is_program
 from .best import best_first
 from .confirmed import SettledReader
 from .files import History, pairs_of
 from .lines import Record, believed, load_records, logger, workload_of
 from .of_task import found_for, other_targets
 from .store import best_stored
+from .validation import is_program
 
 WorkloadId = tuple[str, str]
 """Key of the target (`Target.key`) and workload key."""

@@ -29,12 +29,12 @@ from ..core.target.target import ELEMENTS
 from ..core.tasks.measure_values import MeasureErrorNo, MeasureInput, MeasureResult, Prediction
 from ..core.tasks.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.tasks.workloads import key_text
-from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
 from .files import LineReader, Pair, PathLike
 from .journal import append_lines
 from .notes import RUN, learn_workload
 from .parts import parts_of
 from .rounds import read_prediction
+from .validation import Believed, Judge, is_program, least_of_computation, least_seconds
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
@@ -325,11 +325,11 @@ JUDGE: Judge[MeasureInput] = Judge(lambda inp: workload_of(inp), least_of, has_p
 
 
 def believed(records: Iterable[Record], name: str = "the log") -> Believed[MeasureInput]:
-    """The records that are believed (`belief.py`); `name` says in the warning where they come from."""
+    """The records that are believed (`validation.py`); `name` says in the warning where they come from."""
     return Believed(records, JUDGE, name, logger)
 
 
-def believed_records(filename: PathLike) -> Believed[MeasureInput]:
+def validated_records(filename: PathLike) -> Believed[MeasureInput]:
     """The records of a file that are believed, in order.  Reading raises JournalError when the file cannot be read."""
     return believed(RecordReader(filename), str(filename))
 

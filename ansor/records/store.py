@@ -36,13 +36,13 @@ from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
 from ..core.values.layout_option import FREE, LayoutRewriteOption
 from ..core.values.steady import most_figures
-from .belief import Believed, Judge, is_program, least_of_computation
 from .confirmed import median
 from .files import LineReader
 from .journal import append_lines
 from .lines import Record, dump_record_to_string, load_record_from_string
 from .notes import line_of_computation
 from .of_task import is_for
+from .validation import Believed, Judge, is_program, least_of_computation
 
 OFF = "off"
 SUFFIX = ".json"

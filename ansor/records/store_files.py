@@ -57,7 +57,7 @@ def held() -> Iterator[Held]:
 
 
 def _best_first(path: Path) -> list[Record]:
-    """The records of a file that are believed (`belief.py`), best first."""
+    """The records of a file that are believed (`validation.py`), best first."""
     learn_workload(told(path).encode())
     return list(believed(best_first(latest(path)), str(path)))
 

@@ -19,7 +19,6 @@ from ..core.tasks.catalog import CATALOG
 from ..core.tasks.measure_values import MeasureInput, MeasureResult, Spent
 from ..core.tasks.task import SearchTask
 from .baselines import Program, baseline_among, program_of, read_baseline
-from .belief import Believed, Judge
 from .best import best_first
 from .confirmed import SettledReader, read_turns
 from .failures import cause, read_failure
@@ -29,6 +28,7 @@ from .lines import Record, least_of, workload_of
 from .network import NetworkNote, network_after, read_network
 from .notes import PREDICTED, RUN, read_note, read_stopped
 from .rounds import read_round
+from .validation import Believed, Judge
 
 Steps = tuple[Step, ...]
 

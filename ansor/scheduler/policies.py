@@ -18,7 +18,7 @@ from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.shipped import shipped_model_of
 from ..policy.protocols import RoundPolicy, require_own_task
 from ..policy.sketch_policy import SketchPolicy
-from ..records.lines import Record, believed_records
+from ..records.lines import Record, validated_records
 from ..records.of_task import is_of
 
 PathLike = str | os.PathLike[str]
@@ -70,7 +70,7 @@ def make_search_policies(
         require(not search_policy_params, TaskError, "search_policy_params", "policies that are given have their own")
         return given
     if records is None and load_log_file is not None:
-        records = list(believed_records(load_log_file))
+        records = list(validated_records(load_log_file))
     rng = np.random.default_rng(None if seed is None else checked_seed("make_search_policies", seed))
     seeds = [int(k) for k in rng.integers(1, 2**30, len(tasks) + 1)]
     models: Sequence[CostModel]

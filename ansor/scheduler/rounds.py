@@ -22,8 +22,8 @@ from ..measure.finals import Field
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..policy.baselines import start_baselines
+from ..policy.early_stopping import stopped
 from ..policy.exchange import checked_round, searching
-from ..policy.promise import stopped
 from ..policy.protocols import AsksAhead, Foresees, RoundPolicy
 from ..policy.search_failure import SearchFailed, reporting
 from ..policy.search_loop import begin_round, end_round

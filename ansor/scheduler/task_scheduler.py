@@ -25,7 +25,7 @@ from ..core.values.seeds import chosen_seed
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..measure.time_limit import UNLIMITED
-from ..policy.promise import AUTO, require_judge
+from ..policy.early_stopping import AUTO, require_judge
 from ..policy.protocols import RoundPolicy
 from ..policy.resume import check_logs, continue_log, log_to_continue, say_other_targets
 from ..policy.search_failure import SearchFailed

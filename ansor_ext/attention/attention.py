@@ -13,7 +13,7 @@
             sums[i, d] += exp[i, j] * V[j, d]        mma.sync, carried to the maximum of the turn
         out = sums / total                           and what follows element by element
 
-Two steps of our own make this of the definition (`ansor_ext/online/carried.py`): the division by the total is postponed
+Two steps of our own make this of the definition (`online/rescaling.py`): the division by the total is postponed
 until all is summed up, and maximum and total are computed along the turns of the sums, which are carried along.
 Whatever is done to the scores element by element before (a scale, a mask) is part of it.  Scores in the layout of sums
 of one product are the factor of the next one in the same lanes: `chained` instructions have it so.
@@ -41,7 +41,7 @@ from te_lite.tensor_core.mma import ROWS, Mma, chained
 
 from ..analysis.product_roles import Roles, roles_of
 from ..analysis.read_axes import extents_of
-from ..online.carried import share
+from ..online.rescaling import share
 from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)

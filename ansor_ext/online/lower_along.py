@@ -12,7 +12,7 @@ As long as a row has nothing but -inf, its M is taken as 0, so that its terms ar
 what it is, so that a row of nothing but -inf is NaN, by definition.  After the loop M is the extreme.
 
 What may be computed so is looked at here (`checked`), whatever steps led to it: a reduction that refers to M inside of
-the loop must be a sum that a law carries (`carried.py`), and the sum of the loop itself, or one computed along it.
+the loop must be a sum that a law carries (`rescaling.py`), and the sum of the loop itself, or one computed along it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import LowerError, require
 from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, SPATIAL, State
 
-from .carried import Carried, carried, depends
+from .rescaling import Carried, carried, depends
 
 Followers = Mapping[int, tuple[int, Carried]]
 """The sums that follow an extreme, by stage: the stage of the extreme, and how they move."""

@@ -1,6 +1,6 @@
 """Steps of online rescaling: reductions joined to one, computed along a loop, and divided afterwards.
 
-What they ask is looked at in `online.py` and `carried.py`, and where a state is lowered.
+What they ask is looked at in `online.py` and `rescaling.py`, and where a state is lowered.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from te_lite.schedule.stage_steps import NewStage, inserted, require_unscheduled
 from te_lite.schedule.state import INLINED, State, fresh_stage
 from te_lite.schedule.step import Step, Words
 
-from .carried import postponed
 from .online import joined_ops
+from .rescaling import postponed
 
 FOLLOWERS = "ansor_ext.online.lower_along:checked"
 """What lowering asks about stages that are computed along a loop."""
@@ -69,7 +69,7 @@ class JoinReductions(NewStage):
 
 @dataclass(frozen=True, slots=True)
 class ComputeAlong(Step):
-    """Compute a reduction along a loop of `target`, whose terms refer to it; a letter of our own (see `carried.py`)."""
+    """Compute a reduction along a loop of `target`, whose terms refer to it (see `rescaling.py`)."""
 
     tag: ClassVar[str] = "CAL"
     about: ClassVar[tuple[str, ...]] = ("stage", "target")
@@ -99,7 +99,7 @@ class ComputeAlong(Step):
 
 @dataclass(frozen=True, slots=True)
 class PostponeDivision(Step):
-    """Divide the sum `total` instead of the factors `stage` of its terms; a letter of our own (see `carried.py`)."""
+    """Divide the sum `total` instead of the factors `stage` of its terms; a letter of our own (see `rescaling.py`)."""
 
     tag: ClassVar[str] = "PDV"
     about: ClassVar[tuple[str, ...]] = ("stage", "total")
@@ -132,7 +132,7 @@ class PostponeDivision(Step):
         found = postponed(part.compute, total.compute, state.ops)
         if found is None:
             raise ScheduleError(
-                f"{subject}: {total.op.name} must sum up products with shares of a whole (ansor_ext/online/carried.py)"
+                f"{subject}: {total.op.name} must sum up products with shares of a whole (online/rescaling.py)"
             )
         undivided, sums, quotient = found
         state = state.with_stage(self.stage, replace(part, op=undivided))

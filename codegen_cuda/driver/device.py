@@ -21,7 +21,7 @@ from ansor.core.host.hints import install
 from te_lite.errors import require
 from te_lite.meaning.drawn import DRAWN
 
-from ..overlap.fetch_ahead import NOTHING, TYPES, Ahead
+from ..overlap.prefetch import NOTHING, TYPES, Ahead
 from ..program.errors import DeviceError
 from .array_checks import ARRAY_CHECKS, JUDGED, LARGE_CHECKS, ArrayChecks, LargeChecks
 from .compile import compile_source
@@ -254,7 +254,7 @@ class DeviceProgram:
     """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes.
 
     `cubins`: one that has all kernels, or one for each.  `ahead`: the kernels wait for those before them
-    (`early_launch.py`), and take what they fetch for later ones.
+    (`dependent_launch.py`), and take what they fetch for later ones.
     """
 
     def __init__(self, device: CudaDevice, cubins: Sequence[bytes], facts: dict[str, Any]) -> None:

@@ -36,8 +36,8 @@ from te_lite.loops.width import Widths
 from te_lite.tensor_core.mma import REGISTER_BYTES
 from te_lite.verify.verify import verify
 
-from ..overlap.early_launch import waiting
-from ..overlap.fetch_ahead import HELPER
+from ..overlap.dependent_launch import waiting
+from ..overlap.prefetch import HELPER
 from ..passes.guarded_reads import with_guarded_reads_first
 from ..passes.lane_digits import with_lane_digits
 from ..passes.outer_product import in_outer_product_order
@@ -360,7 +360,7 @@ def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgr
     """The CUDA C++ of a lowered program; `comment` (a task, a schedule) goes into the header.
 
     With `waits` its kernels may be launched before what they read is there, and fetch weights of later ones
-    (`early_launch.py`).
+    (`dependent_launch.py`).
 
     Local temporaries of the program become scratch buffers.  Raises EmitError for programs that have no CUDA text:
     thread loops inside other statements, launches that no device has (a grid over 2**31 - 1 x 65535 x 65535 blocks, a

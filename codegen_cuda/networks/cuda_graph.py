@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from te_lite.errors import require
 
-from ..overlap.early_launch import begin_early
+from ..overlap.dependent_launch import begin_early
 from ..program.errors import DeviceError
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class _KernelParams(ctypes.Structure):
 class RecordedKernel:
     """The kernel that was queued last on a stream that is recorded; `values` are its pointers and integers, in order.
 
-    `waits`: for the end of those before it by itself (`early_launch.py`); `node` is its place in the graph.
+    `waits`: for the end of those before it by itself (`dependent_launch.py`); `node` is its place in the graph.
     Values are 8 bytes here; of a shorter parameter the driver reads the first ones (all machines with CUDA are
     little-endian).
     """
@@ -145,7 +145,7 @@ class LaunchGraph:
 
     Kernels and asynchronous copies can be recorded; memory addresses are those of the recording, but for the kernels
     that `record` gives back, in the order in which `exchange` counts them.  With `early` those of them that wait for
-    themselves are launched ahead (`early_launch.py`).  Raises DeviceError when the driver refuses.
+    themselves are launched ahead (`dependent_launch.py`).  Raises DeviceError when the driver refuses.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ from ..driver.device import CudaDevice, DeviceArray, DeviceProgram
 from ..driver.module import Pointer, open_device
 from ..emission.emit import emit
 from ..emission.limits import Limits, require_limits
-from ..overlap.early_launch import is_short, may_wait
-from ..overlap.fetch_ahead import NOTHING, Ahead, laid_out
+from ..overlap.dependent_launch import is_short, may_wait
+from ..overlap.prefetch import NOTHING, Ahead, laid_out
 from ..program.errors import DeviceError
 from ..program.facts import facts_from_json, program_facts
 from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked

@@ -23,8 +23,8 @@ from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import transform, walk
 from te_lite.loops.width import Widths
 
-from ..overlap.early_launch import may_wait, waiting
-from ..overlap.fetch_ahead import HELPER
+from ..overlap.dependent_launch import may_wait, waiting
+from ..overlap.prefetch import HELPER
 from ..text.text import CudaText
 from .cluster_text import CLUSTER_HELPERS
 

@@ -4,5 +4,5 @@ Law: between the kernels of a network only; a kernel by itself is the same witho
 
 In reading order:
 
-    files    fetch_ahead, early_launch
+    files    prefetch, dependent_launch
 """

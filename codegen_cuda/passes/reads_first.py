@@ -5,7 +5,7 @@
 
 To a compiler that does not know that `R` and `C` are different memory each read must wait for the write before it, and
 each takes the way to memory and back.  It knows from `__restrict__` at the parameters of a kernel; those of kernels
-that wait for the one before them come out of an instruction (`early_launch.py`).  Reads through the read-only cache
+that wait for the one before them come out of an instruction (`dependent_launch.py`).  Reads through the read-only cache
 (`ld.global.nc`) would not wait for writes, but ptxas moves them even above the instruction that waits
 (docs/results/networks.md says what that cost).
 

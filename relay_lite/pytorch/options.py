@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ansor.core.target.target import HALVES, PRECISIONS, Target
+from ansor.policy.early_stopping import AUTO
 from ansor.policy.effort import EFFORTS, NONE, QUICK, QUICK_SECONDS, QUICK_TRIALS
-from ansor.policy.promise import AUTO
 from ansor.records.store import stores
 from te_lite.errors import require
 

@@ -23,7 +23,7 @@ from ansor.core.tasks.protocols import Runner
 from ansor.core.tasks.task import SearchTask
 from ansor.core.values.in_networks import cold_in_networks
 from ansor.measure.local import LocalRunner
-from ansor.policy.promise import AUTO
+from ansor.policy.early_stopping import AUTO
 from ansor.policy.search_failure import SearchFailed
 from ansor.policy.tuning_options import TuningOptions, usual_runner
 from ansor.records.best import history

@@ -30,8 +30,8 @@ from ..schedule.state import MIXED, REDUCE, SPATIAL, Iter, Stage
 from ..tensor_core.fragment import LANES
 from ..tensor_core.fragment_storage import FragmentStorage, fragment_storage
 from .lower_facts import Facts
-from .lower_growth import combined, folded_in, scale_at
 from .lower_point import Point, Points
+from .lower_rescaling import combined, folded_in, scale_at
 
 _KIND = {
     "none": ForKind.SERIAL,

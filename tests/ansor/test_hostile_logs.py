@@ -12,10 +12,10 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.records.belief import is_program
 from ansor.records.best import best_records, distill_record_file
 from ansor.records.dispatch import ApplyHistoryBest
-from ansor.records.lines import believed_records, dump_record_to_string
+from ansor.records.lines import dump_record_to_string, validated_records
+from ansor.records.validation import is_program
 from ansor.scheduler.restore import restore
 from te_lite.errors import RecordError
 from tests.amount import some
@@ -88,10 +88,10 @@ def readers(log: Path, task: ansor.SearchTask, folder: Path) -> None:
     assert is_program(task.compute_dag, task.best_state(log).steps)
     for dag in (None, task.compute_dag):
         assert ApplyHistoryBest(log).query(task.target, task.workload_key, dag=dag) is not None
-    for key, (best, result) in best_records(believed_records(log)).items():
+    for key, (best, result) in best_records(validated_records(log)).items():
         assert result.cost >= 1e-9
         assert key != ("c", task.workload_key) or is_program(task.compute_dag, best.steps)
-    assert restore(believed_records(log), [task], 64)[0].cost >= 1e-9
+    assert restore(validated_records(log), [task], 64)[0].cost >= 1e-9
     policy = ansor.SketchPolicy(task, ansor.RandomModel(1), seed=1, verbose=0)
     assert policy.preload_measured_states(log) >= 1
     ansor.XGBModel(num_warmup_sample=1, seed=0).update_from_file(log)
@@ -114,7 +114,7 @@ def test_an_absurd_cost_does_not_win(cost, task, lines, tmp_path):
     log.write_text("\n".join([json.dumps(faster(lines[3], cost)), *lines]) + "\n")
     _, res = ansor.load_best_record(log, task.workload_key, task.target)
     assert res is not None and res.cost == 1e-3
-    assert restore(believed_records(log), [task], 64)[0].cost == 1e-3
+    assert restore(validated_records(log), [task], 64)[0].cost == 1e-3
 
 
 def test_what_is_skipped_is_counted_in_one_sentence(task, lines, tmp_path, caplog):

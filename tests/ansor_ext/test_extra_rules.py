@@ -18,7 +18,7 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.extra_rules import OWNERS, extra_sketches
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.decisions.fetch import copies
+from ansor.space.decisions.cooperative_fetch import copies
 from ansor.space.decisions.splits import holes
 from ansor.space.parse import parse
 from ansor.space.sample import sample_rows

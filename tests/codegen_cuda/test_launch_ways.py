@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from codegen_cuda.networks.launch_ways import PLAIN, WAYS, Way, fastest
-from codegen_cuda.overlap.fetch_ahead import NOTHING, PARAMS, TYPES, Ahead
+from codegen_cuda.overlap.prefetch import NOTHING, PARAMS, TYPES, Ahead
 
 
 def clock(seconds: Mapping[Way, float], runs: list[int]) -> Callable[[Way], Callable[[int], float]]:

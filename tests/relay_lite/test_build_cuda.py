@@ -20,7 +20,7 @@ from codegen_cuda import emit as emit_cuda
 from codegen_cuda.driver.architecture import runs_on
 from codegen_cuda.emulation import emulator
 from codegen_cuda.networks.network import CudaNetworkBackend
-from codegen_cuda.overlap.fetch_ahead import NOTHING
+from codegen_cuda.overlap.prefetch import NOTHING
 from relay_lite import reference
 from relay_lite.compiler.build import build
 from relay_lite.ir.errors import GraphError

@@ -17,7 +17,7 @@ from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import XGBModel
 from ansor.policy.sketch_policy import SketchPolicy
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
-from ansor.records.lines import believed_records
+from ansor.records.lines import validated_records
 from ansor.records.recorder import RecordToFile
 from ansor.space.decisions.splits import fill, holes
 from te_lite import ComputeDAG
@@ -173,7 +173,7 @@ def test_a_search_measures_records_and_replays(operator: str, tmp_path: Path) ->
     log = str(tmp_path / "vta.json")
     options = ansor.TuningOptions(12, num_measures_per_round=6, verbose=0, measure_callbacks=[RecordToFile(log)])
     task.tune(options, SketchPolicy(task, XGBModel(num_warmup_sample=4, seed=0), seed=0, verbose=0))
-    found = list(believed_records(log))
+    found = list(validated_records(log))
     most = min(12, sum(len(table.points) for s in sketches_of(tensors) if (table := points(s, Config())) is not None))
     assert len(found) == most > 4 and all(result.ok for _, result in found)
     policy = SketchPolicy(task, seed=1, verbose=0)

@@ -6,8 +6,8 @@ from typing import Any
 
 from ...core.target.registry import search_parts
 from ...core.target.target import Target
+from .cooperative_fetch import Fetch
 from .decision import Decision
-from .fetch import Fetch
 from .lengths import Lengths
 from .parallel import Parallel
 from .threads import Threads

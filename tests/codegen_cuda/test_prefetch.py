@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansor.core.device.network_plan import ExecutionPlan, Step, Storage, TensorPlace
-from codegen_cuda.overlap.fetch_ahead import AHEAD, CACHE_SHARE, UNIT, laid_out, share
+from codegen_cuda.overlap.prefetch import AHEAD, CACHE_SHARE, UNIT, laid_out, share
 
 ALIGNMENT = 256
 LARGE = 1 << 40

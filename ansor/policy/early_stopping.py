@@ -38,7 +38,7 @@ class SaysWhenDone(Protocol):
 
 
 @dataclass
-class Promise:
+class EarlyStopping:
     """What the rounds of a task brought, and what is expected of the last one that was asked for.
 
     `expected` is the greatest score among its proposals, divided by that of the best program that is known; infinite

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor_ext.online.carried import carried, postponed, share
 from ansor_ext.online.online import LAWS
+from ansor_ext.online.rescaling import carried, postponed, share
 from ansor_ext.online.steps import ComputeAlong, PostponeDivision
 from te_lite import LowerError, ScheduleError, Tensor
 from te_lite.bounds.bounds import infer_bounds

@@ -11,7 +11,7 @@ import pytest
 from codegen_cuda.driver.compile import compile_source
 from codegen_cuda.emission.emit import emit
 from codegen_cuda.networks import cuda_graph
-from codegen_cuda.overlap.early_launch import LONG_BYTES, LONG_STORES, begin_early, is_short, may_wait
+from codegen_cuda.overlap.dependent_launch import LONG_BYTES, LONG_STORES, begin_early, is_short, may_wait
 from te_lite import compute, create_schedule, placeholder, thread_axis, topi
 from te_lite.lowering.lower import lower
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER

@@ -14,8 +14,8 @@ import te_lite as te
 from ansor.cli.budget import check_budget, early_stopping, settle
 from ansor.cli.main import _parser, main
 from ansor.offline.analytical import AnalyticalRunner
+from ansor.policy.early_stopping import EarlyStopping
 from ansor.policy.effort import QUICK_SECONDS, QUICK_TRIALS
-from ansor.policy.promise import Promise
 from ansor.records.notes import read_stopped
 from tests.workloads import matmul
 
@@ -27,7 +27,7 @@ def results(*seconds: float) -> list[ansor.MeasureResult]:
 
 
 def test_it_takes_barren_rounds_and_a_model_without_hope() -> None:
-    promise = Promise(expected=1.0)
+    promise = EarlyStopping(expected=1.0)
     promise.told(results(3.0, 2.0))
     promise.told(results(*[2.0] * 16))
     assert promise.text() == "", "one round is no sign"
@@ -41,7 +41,7 @@ def test_it_takes_barren_rounds_and_a_model_without_hope() -> None:
 
 
 def test_without_a_model_or_a_program_nothing_is_given_up() -> None:
-    promise = Promise()
+    promise = EarlyStopping()
     for _ in range(4):
         promise.told(results())
     promise.told(results(1.0))

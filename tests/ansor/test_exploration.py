@@ -14,7 +14,7 @@ import te_lite as te
 from ansor.core.tasks.measure_values import MeasureErrorNo, MeasureResult
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
-from ansor.policy.trust import ENOUGH, Origin, Trust, agreement
+from ansor.policy.exploration import ENOUGH, ExplorationRatio, Origin, agreement
 from benchmarks.search_quality import BlindModel
 from te_lite.schedule.state import State
 from tests.workloads import matmul
@@ -65,7 +65,7 @@ def test_what_has_no_chance_counts_on_neither_side() -> None:
 
 @pytest.mark.parametrize(("chosen", "share"), [(0.5, 1.0), (1.5, 0.0), (math.inf, 0.0)])
 def test_results_decide_once_there_are_enough(chosen: float, share: float) -> None:
-    trust = Trust()
+    trust = ExplorationRatio()
     trust.told(results([1.0] * ENOUGH), [Origin.DRAWN] * ENOUGH)
     trust.told(results([0.1] * ENOUGH), [Origin.OTHER] * ENOUGH)
     assert trust.by_results() is None
@@ -74,7 +74,7 @@ def test_results_decide_once_there_are_enough(chosen: float, share: float) -> No
 
 
 def test_old_choices_are_forgotten() -> None:
-    trust = Trust()
+    trust = ExplorationRatio()
     trust.told(results([1.0] * 64), [Origin.DRAWN] * 64)
     trust.told(results([2.0] * 64), [Origin.CHOSEN] * 64)
     assert trust.by_results() == 0.0

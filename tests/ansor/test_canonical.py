@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import ansor
+from ansor.space.canonical import canonical
 from ansor.space.choices import Variant
 from ansor.space.sample import sample_rows
-from ansor.space.settled import settled
 from ansor.space.spaces import random_space
 from ansor.space.states import written
 from ansor.space.variants import random_variant
@@ -46,11 +46,11 @@ def test_the_program_stays(name: str) -> None:
         n = COSTLY.get(name, 8)
         drawn = sample_rows(variant, n, rng, C, HARDWARE["c"])
         rows = any_rows(variant.space, n, rng, drawn)
-        made = settled(variant, rows, C, HARDWARE["c"])
+        made = canonical(variant, rows, C, HARDWARE["c"])
         for before, after in nonempty(zip(rows, made, strict=True)):
             assert np.array_equal(before, after) or text(variant, before) == text(variant, after)
-        np.testing.assert_array_equal(settled(variant, made, C, HARDWARE["c"]), made)
-        np.testing.assert_array_equal([settled(variant, row[None], C, HARDWARE["c"])[0] for row in rows], made)
+        np.testing.assert_array_equal(canonical(variant, made, C, HARDWARE["c"]), made)
+        np.testing.assert_array_equal([canonical(variant, row[None], C, HARDWARE["c"])[0] for row in rows], made)
 
 
 @pytest.mark.slow
@@ -68,6 +68,6 @@ def test_sketches_that_give_all_lengths_repeat_themselves() -> None:
     for space in chosen:
         variant = random_variant(space, rng)
         rows = np.unique(any_rows(space, some(300, 200), rng, sample_rows(variant, 8, rng, C, HARDWARE["c"])), axis=0)
-        made = settled(variant, rows, C, HARDWARE["c"])
+        made = canonical(variant, rows, C, HARDWARE["c"])
         programs = len({text(variant, row) for row in rows})
         assert programs <= len(np.unique(made, axis=0)) < len(rows) / 2

@@ -19,7 +19,7 @@ Place = tuple[str, int]
 """A kind of decision and a stage."""
 
 
-def settled(variant: Variant, rows: Matrix, target: Target, hardware: HardwareParams) -> Matrix:
+def canonical(variant: Variant, rows: Matrix, target: Target, hardware: HardwareParams) -> Matrix:
     """`rows` (int64 [n, width]) with the least numbers of the same programs, up to loops of extent 1."""
     made = programs(variant, rows, target, hardware)
     replayed = _NUMBERS.replayed(made, hardware)

@@ -66,7 +66,7 @@ def taken_in_turns(parts: Sequence[Sequence[Chosen]]) -> list[Chosen]:
 
 
 @dataclass
-class Trust:
+class ExplorationRatio:
     """What became of programs that were drawn at random, all of them, and of the last ones that the model chose.
 
     Costs are seconds, infinite for a program that failed.

@@ -5,7 +5,7 @@ kernel (and for what that waited for) before it touches memory.  The pointers of
 that is read through them can be moved before it.  Out of an instruction they could point anywhere; that they point to
 global memory is said again, or every load would wait for the stores to shared memory before it.  That they point to
 different memory cannot be said again, so what is added to results is read before they are written (`reads_first.py`).
-Before the wait the kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
+Before the wait the kernel fetches the weights of later ones (`prefetch.py`), which none writes.
 
 No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
 those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
@@ -25,7 +25,7 @@ from typing import Any
 from te_lite.expr.dtype import BYTES
 from te_lite.loops.stmt import For, LoweredFunc, Stmt, Store, bodies
 
-from . import fetch_ahead
+from . import prefetch
 
 LEAST_ARCHITECTURE = 90
 _NEEDED = "cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2", "cuGraphNodeGetType"
@@ -57,8 +57,8 @@ def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str]
     held = [f'  asm volatile("" : "+l"({p})); __builtin_assume(__isGlobal({p}));' for p in pointers]
     return "\n".join([
         f"static __device__ __forceinline__ void {name}_body({', '.join(params)}) {{", *lines, "}", "",
-        f"{head}{name}({', '.join([*unrestricted, *fetch_ahead.PARAMS])}) {{",
-        fetch_ahead.FETCH,
+        f"{head}{name}({', '.join([*unrestricted, *prefetch.PARAMS])}) {{",
+        prefetch.FETCH,
         "#ifdef __CUDA_ARCH__",
         '  asm volatile("griddepcontrol.wait;" ::: "memory");',
         *held,
