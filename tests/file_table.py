@@ -12,7 +12,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from tests.architecture.test_house import PACKAGES
+from tests.architecture.test_code_rules import PACKAGES
 
 ROOT = Path(__file__).parent.parent
 

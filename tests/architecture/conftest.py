@@ -1,4 +1,4 @@
-"""The trees of all sources are kept while the house is looked at, no longer: they are 200 MB."""
+"""The trees of all sources are kept while the code is looked at, no longer: they are 200 MB."""
 
 from __future__ import annotations
 

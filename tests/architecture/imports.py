@@ -30,7 +30,7 @@ EXEMPT_CALLS = ("front_end", "Hook", "Kind")
 
 @lru_cache(maxsize=2048)
 def parsed(text: str) -> ast.Module:
-    """The tree of a source text; every check of the house reads all of them."""
+    """The tree of a source text; every check of the code reads all of them."""
     return ast.parse(text)
 
 

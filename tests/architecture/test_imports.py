@@ -27,7 +27,7 @@ from tests.architecture.imports import (
     touching,
     typing_blocks,
 )
-from tests.architecture.test_house import copy, tool
+from tests.architecture.test_code_rules import copy, tool
 
 __all__ = ["copy"]
 
@@ -240,7 +240,7 @@ def test_upward_imports_are_refused_and_counted(copy: Path) -> None:
         path = copy / "ansor" / "core" / f"{module.replace('.', '/')}.py"
         path.write_text(f"{path.read_text()}\n\n{code}")
     result = tool("lint-imports", cwd=copy)
-    assert result.returncode != 0 and "The storeys inside ansor BROKEN" in result.stdout
+    assert result.returncode != 0 and "The layers inside ansor BROKEN" in result.stdout
     assert all(f"ansor.core.{module} -> ansor.policy.callbacks" in result.stdout for module in UPWARD)
     tree = Tree.of(copy)
     found = tree.imports()

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from tests.architecture.imports import parsed
-from tests.architecture.test_house import PACKAGES
+from tests.architecture.test_code_rules import PACKAGES
 from tests.nonempty import nonempty
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,4 +1,4 @@
-"""Imported networks through the whole house: passes, layouts, tasks, C programs; onnxruntime is the oracle."""
+"""Imported networks all the way: passes, layouts, tasks, C programs; onnxruntime is the oracle."""
 
 from __future__ import annotations
 

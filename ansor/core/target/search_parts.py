@@ -1,4 +1,4 @@
-"""What the search of a kind's programs is made of, where the kind is like no other: parts of the storeys above."""
+"""What the search of a kind's programs is made of, where the kind is like no other: parts of the layers above."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house rules hold, and each tool that checks them bites on a bad file."""
+"""The rules of the code hold, and each tool that checks them bites on a bad file."""
 
 from __future__ import annotations
 
@@ -148,12 +148,12 @@ def test_who_marks_tests_as_long_is_their_file() -> None:
     assert marking == ["conftest.py"]
 
 
-def test_few_files_lie_outside_of_the_storeys() -> None:
+def test_few_files_lie_outside_of_the_layers() -> None:
     assert len(list((ROOT / "ansor").glob("*.py"))) <= FILES_IN_ANSOR
 
 
 @pytest.mark.parametrize("package", ["te_lite", "ansor", "ansor/core", "codegen_cuda", "relay_lite", "vta_sim"])
-def test_every_storey_says_its_law(package: str) -> None:
+def test_every_layer_says_its_law(package: str) -> None:
     faces = [folder / "__init__.py" for folder in (ROOT / package).iterdir() if (folder / "__init__.py").exists()]
     texts = {face: ast.get_docstring(parsed(face.read_text())) or "" for face in faces}
     assert [str(face) for face, text in texts.items() if "\nLaw: " not in text] == []
