@@ -50,7 +50,7 @@ class Region:
 
     def divide(self, op: str, n: int) -> Region:
         """The hull of the quotients, or remainders; these are exact where no multiple of n is crossed."""
-        # What loops add to the constant of the start is a multiple of `period`: hence its largest remainder.
+        # Modulo n, the start is `const` plus a multiple of `period`: at most n - period + const % period.
         found = terms(self.start)
         const = found.pop(ONE, 0)
         period = gcd(n, *[0 if isinstance(t, Axis) and t.extent == 1 else c for t, c in found.items()])
@@ -114,7 +114,7 @@ def enclosing(stages: Sequence[Stage], k: int) -> list[Loop]:
 
 def fixed_loops(stages: Sequence[Stage], scopes: Sequence[str], k: int, rank: int = 2) -> list[Loop]:
     """Those of the loops around stage k that are fixed while it is computed once, for storage of at most a rank."""
-    # What is computed once for several threads is so with all that is computed inside of it: ranks only fall.
+    # If several threads share a stage, they share all that is computed inside it: outwards, levels only fall.
     at, rank = stages[k].at, min(rank, PRIVACY[scopes[k]])
     if at is None:
         return []

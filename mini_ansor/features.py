@@ -1,9 +1,10 @@
 """The paper's 164 features of each stage (appendix B).
 
-A row describes a computed stage: what one point costs, which of its loops are marked, and for its largest five tensors
-how much of them its loops touch, level by level.  Level l of a nest of L loops means: the loops outside of l are fixed
-at 0, loops l .. L-1 vary.  A fused loop counts as the loops it was fused of.  TVM's formulas have faults, of which the
-engine is rid (`ansor/features/schema.py` has the formula of every column); these are the engine's.
+A row describes a computed stage: how many operations it does, which of its loops are annotated, and how many bytes its
+loops touch of the tensor that it writes and the four largest that it reads, level by level.  Level l of a nest of L
+loops means: the loops outside of l are fixed at 0, loops l .. L-1 vary.  A fused loop counts as the loops it was fused
+of.  TVM's formulas have faults, of which the engine is rid (`ansor/features/schema.py` has the formula of every
+column); these are the engine's.
 """
 
 from collections import Counter
@@ -141,7 +142,7 @@ class Nest:
         return {f"{name}_at_{where}": 1.0, f"{name}_num": len(here), f"{name}_len": length, f"{name}_prod": whole}
 
     def curve(self, flops: float, total: Sequence[float]) -> dict[str, float]:
-        """Operations per byte under the innermost loops with a tenth, two tenths, ... of the iterations (log2)."""
+        """Operations per byte of the smallest inner nests with at least n^0.1, n^0.2, ... of all n iterations."""
         whole = max(log2(self.inside[0]), 1e-9)
         places = [SAMPLES, *[floor(log2(iterations) / whole * SAMPLES) for iterations in self.inside[1:]]]
         levels = [max(level for level, place in enumerate(places) if place > i) for i in range(SAMPLES)]
@@ -286,7 +287,7 @@ class _Program:
         return {**out, **{f"{name}_d_reuse_ct": out[name] / count for name in SIZES}}
 
     def _reuse(self, access: Access, nest: Nest, moves: dict[int, float], total: Sequence[float]) -> dict[str, float]:
-        """The nearest reuse, from the inside out: a loop that leaves the address, or another stage in a common loop."""
+        """The innermost reuse: a loop that does not change the address, or another reader in a common loop."""
         still = nest.innermost([j for j in range(len(nest.loops)) if j not in moves and j not in access.nest.fixed])
         common_loop = access.shared - 1 if access.others else -1
         if still < 0 and common_loop < 0:

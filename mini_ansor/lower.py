@@ -1,9 +1,9 @@
 """Lowering: from bounds to loops, buffers and stores.
 
-    stmt = For(var, kind, body) | If(cond, body) | Store(buffer, index, value) | Seq(parts) | Alloc(buffer, body)
-         | Barrier()
+    stmt = For(var, kind, body, beyond) | If(cond, body) | Store(buffer, index, value) | Seq(parts)
+         | Alloc(buffer, body) | Barrier()
 
-Buffers are flat: an operation with one axis stands for each, and a `Load` of it has one index.
+Buffers are one-dimensional: each is an `Op` with one axis, and a `Load` of it has one index.
 """
 
 from collections.abc import Sequence

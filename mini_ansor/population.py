@@ -1,4 +1,4 @@
-"""Programs of sketches: drawn at random (section 4.3 of the paper), mutated, crossed and evolved (section 5.1).
+"""Programs of sketches: drawn at random (section 4.2 of the paper), mutated, crossed and evolved (section 5.1).
 
 A program is a sketch and its genes: lengths for the splits that the sketch left open, and a number from 0 to 1 for
 every other decision of every stage.  `program` reads the genes in a fixed order, so that whatever mutation and

@@ -71,7 +71,7 @@ class Dag:
         return self.ops[k].body is not None and not self.readers[k]
 
     def strictly_inlineable(self, k: int) -> bool:
-        """Inlining never repeats work: reads in order, no branch, no `exp` (the one call that counts as dear)."""
+        """Inlining repeats no work: axes read in order, once each, no select, no `exp` (the only dear call)."""
         op = self.ops[k]
         if op.body is None or not self.reads[k]:
             return op.body is not None

@@ -34,7 +34,7 @@ class Applied:
     """What a rule made of a state."""
 
     following: list[Next]
-    rest: bool = False  # whether the rules behind it look at the old state, too
+    rest: bool = False  # whether later rules are also tried on the unchanged state
 
 
 Rule = Callable[[Machine, State, int], Applied | None]

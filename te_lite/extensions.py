@@ -8,7 +8,7 @@ A folder that was deleted offers nothing, and neither does one that needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +20,7 @@ from .errors import TeError, require
 from .later import loaded
 
 ALL, NONE = "all", "none"
+GPU, CPU = "gpu", "cpu"
 SPLIT, SHARED = "split_reductions", "shared_tiles"
 
 
@@ -31,25 +32,28 @@ class HasOperations(Protocol):
         """Its operations."""
 
 
-Predicate = Callable[[HasOperations, bool], bool]
-"""Of a computation, and whether it is for a GPU: False where an offer has nothing for it.  It costs no import."""
-
-
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A function of an extension.
 
     `name`: what users call it; `where`: its module in the folder, and the function; `priority`: offers are taken in
-    this order, on which the draws of a search depend; `also`: extensions that it needs beside those of its folder;
-    `alone`: of default programs, where there are some, no others are tried.
+    this order, on which the draws of a search depend; `on`: the only processors that it is for; `sums`: it is for
+    computations with reductions alone; `also`: extensions that it needs beside those of its folder; `alone`: of default
+    programs, where there are some, no others are tried.
     """
 
     name: str
     where: str
     priority: int
-    on: Predicate
+    on: str = ""
+    sums: bool = False
     also: tuple[str, ...] = ()
     alone: bool = False
+
+    def applies(self, computation: HasOperations, gpu: bool) -> bool:
+        """Whether it may have something for a computation, on a GPU or not; this costs no import."""
+        there = not self.sums or any(op.reduce_axis for op in computation.ops)
+        return there and self.on in ("", GPU if gpu else CPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,31 +83,6 @@ class Extension:
     steps: tuple[Letters, ...] = ()
 
 
-def everywhere(computation: HasOperations, gpu: bool) -> bool:
-    """For every computation and target."""
-    return True
-
-
-def on_gpus(computation: HasOperations, gpu: bool) -> bool:
-    """For GPUs alone."""
-    return gpu
-
-
-def with_sums(computation: HasOperations, gpu: bool) -> bool:
-    """For computations with reductions."""
-    return any(op.reduce_axis for op in computation.ops)
-
-
-def sums_on_gpus(computation: HasOperations, gpu: bool) -> bool:
-    """For computations with reductions on a GPU."""
-    return gpu and with_sums(computation, gpu)
-
-
-def sums_on_cpus(computation: HasOperations, gpu: bool) -> bool:
-    """For computations with reductions on a CPU."""
-    return not gpu and with_sums(computation, gpu)
-
-
 EXTENSIONS: tuple[Extension, ...] = (
     Extension("analysis"),
     Extension(
@@ -116,74 +95,74 @@ EXTENSIONS: tuple[Extension, ...] = (
     ),
     Extension(
         "split_reductions", ("analysis",),
-        (Offer("split_reduction", "split_reduction:split_reduction_sketches", 10, with_sums),),
+        (Offer("split_reduction", "split_reduction:split_reduction_sketches", 10, "", True),),
     ),
-    Extension("injective", ("analysis",), (Offer("injective", "injective:injective_sketches", 20, everywhere),)),
+    Extension("injective", ("analysis",), (Offer("injective", "injective:injective_sketches", 20),)),
     Extension(
         "rows", ("analysis", "online"),
         (
-            Offer("rows", "rules:row_program_sketches", 30, with_sums),
-            Offer("long_rows", "long_rows:long_row_sketches", 40, sums_on_gpus),
+            Offer("rows", "rules:row_program_sketches", 30, "", True),
+            Offer("long_rows", "long_rows:long_row_sketches", 40, GPU, True),
         ),
     ),
     Extension(
         "cpu_kernels", ("analysis",),
         (
-            Offer("packed_read", "packed_read:packed_read_sketches", 50, sums_on_cpus),
-            Offer("micro_kernel", "rules:product_sketches", 60, sums_on_cpus),
-            Offer("joined_rows", "joined_rows:joined_row_sketches", 70, sums_on_cpus),
-            Offer("joined_columns", "joined_columns:joined_column_sketches", 80, sums_on_cpus),
-            Offer("shared_panels", "shared_panels:shared_panel_sketches", 90, sums_on_cpus),
+            Offer("packed_read", "packed_read:packed_read_sketches", 50, CPU, True),
+            Offer("micro_kernel", "rules:product_sketches", 60, CPU, True),
+            Offer("joined_rows", "joined_rows:joined_row_sketches", 70, CPU, True),
+            Offer("joined_columns", "joined_columns:joined_column_sketches", 80, CPU, True),
+            Offer("shared_panels", "shared_panels:shared_panel_sketches", 90, CPU, True),
         ),
     ),
-    Extension("winograd", ("cpu_kernels",), (Offer("winograd", "winograd:winograd_sketches", 100, with_sums),)),
-    Extension("windows", ("cpu_kernels",), (Offer("windows", "windows:window_sketches", 110, sums_on_cpus),)),
+    Extension("winograd", ("cpu_kernels",), (Offer("winograd", "winograd:winograd_sketches", 100, "", True),)),
+    Extension("windows", ("cpu_kernels",), (Offer("windows", "windows:window_sketches", 110, CPU, True),)),
     Extension(
         "shared_tiles", ("analysis",),
-        (Offer("padded_shared", "padded_shared:padded_sketches", 120, on_gpus),),
+        (Offer("padded_shared", "padded_shared:padded_sketches", 120, GPU),),
     ),
     Extension(
         "pipeline", ("analysis",),
         (
-            Offer("double_buffer", "ahead:double_buffer_sketches", 130, on_gpus),
-            Offer("split_reduction_ahead", "split_ahead:split_sketches", 160, sums_on_gpus, (SPLIT,)),
-            Offer("transposed_shared_ahead", "shared_ahead:transposed_sketches", 180, on_gpus, (SHARED,)),
+            Offer("double_buffer", "ahead:double_buffer_sketches", 130, GPU),
+            Offer("split_reduction_ahead", "split_ahead:split_sketches", 160, GPU, True, also=(SPLIT,)),
+            Offer("transposed_shared_ahead", "shared_ahead:transposed_sketches", 180, GPU, also=(SHARED,)),
         ),
-        parts=(Offer("cuda_pipelines", "emission:CudaPipelines", 30, on_gpus),),
+        parts=(Offer("cuda_pipelines", "emission:CudaPipelines", 30, GPU),),
         steps=(
             Letters("DBF", "steps:DoubleBuffer", "s[C].double_buffer"),
             Letters("PIP", "steps:Pipeline", "s[C].pipeline"),
         ),
     ),
-    Extension("skinny", (SPLIT,), (Offer("skinny", "skinny:skinny_sketches", 140, sums_on_gpus),)),
+    Extension("skinny", (SPLIT,), (Offer("skinny", "skinny:skinny_sketches", 140, GPU, True),)),
     Extension(
         "register_tiles", (SPLIT, SHARED, "pipeline"),
         (
-            Offer("register_tiles", "register_tiles:register_tile_sketches", 190, sums_on_gpus),
-            Offer("sliced_tiles", "sliced_tiles:sliced_sketches", 200, sums_on_gpus),
+            Offer("register_tiles", "register_tiles:register_tile_sketches", 190, GPU, True),
+            Offer("sliced_tiles", "sliced_tiles:sliced_sketches", 200, GPU, True),
         ),
         (
-            Offer("convolution_tiles", "convolution_tiles:convolution_states", 10, sums_on_gpus, alone=True),
-            Offer("product_tiles", "product_programs:large_product_states", 20, sums_on_gpus),
+            Offer("convolution_tiles", "convolution_tiles:convolution_states", 10, GPU, True, alone=True),
+            Offer("product_tiles", "product_programs:large_product_states", 20, GPU, True),
         ),
     ),
     Extension(
         "tensor_core", (SPLIT, "pipeline"),
-        (Offer("tensor_core", "tensor_core:tensor_core_sketches", 210, sums_on_gpus),),
-        (Offer("tensor_core_tiles", "product_programs:large_product_states", 30, sums_on_gpus),),
+        (Offer("tensor_core", "tensor_core:tensor_core_sketches", 210, GPU, True),),
+        (Offer("tensor_core_tiles", "product_programs:large_product_states", 30, GPU, True),),
         (
-            Offer("grids", "warp_tiles:grids", 10, sums_on_gpus),
-            Offer("fragment_costs", "estimate:fragment_costs", 20, sums_on_gpus),
-            Offer("cuda_tensor_cores", "emission:CudaTensorCores", 40, sums_on_gpus),
+            Offer("grids", "warp_tiles:grids", 10, GPU, True),
+            Offer("fragment_costs", "estimate:fragment_costs", 20, GPU, True),
+            Offer("cuda_tensor_cores", "emission:CudaTensorCores", 40, GPU, True),
         ),
         (Letters("SWZ", "steps:Swizzled", "s[C].swizzle"),),
     ),
     Extension(
         "attention", ("tensor_core", "online"),
-        (Offer("attention", "attention:attention_sketches", 220, sums_on_gpus),),
+        (Offer("attention", "attention:attention_sketches", 220, GPU, True),),
     ),
-    Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10, everywhere),)),
-    Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20, everywhere),)),
+    Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10),)),
+    Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20),)),
 )  # fmt: skip
 """All extensions, each after those that it needs."""
 

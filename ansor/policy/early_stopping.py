@@ -1,7 +1,7 @@
 """When nothing more is to be had: the last rounds brought nothing better, and the model expects nothing better either.
 
-A model's opinion of what it proposes means something beside its opinion of the best program that it knows: where no
-proposal of a round is thought better, and rounds before it brought nothing, further ones are mostly wasted.
+A model's score of a proposal means something only relative to its score of the best measured program.  If no proposal
+of a round scores higher, and the last rounds found no faster program, further trials are mostly wasted.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Evolution gives a sketch with many programs more of a round than one with few, which only scores that mean something
 justify: with random scores the best of 64 programs of the tutorials' layer took 1.2 to 1.6 times as long, by estimate,
-as the best of 64 that are drawn sketch by sketch.  So before anything is measured the scores of a model that nobody
-vouches for are held against the estimates; then against the times of what is known; and what it chose against what was
-drawn at random.
+as the best of 64 that are drawn sketch by sketch.  So an untrusted model is checked first: before anything is
+measured, by the rank correlation of its scores with the analytical estimates; then, of its scores with measured times;
+and in the end, by how often programs that it chose are faster than random ones.
 """
 
 from __future__ import annotations

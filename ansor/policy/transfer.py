@@ -66,8 +66,7 @@ class Transfer:
 def transfer(stored: bool = False) -> Transfer:
     """What is known of other tasks: nothing yet; `stored` says that the store is asked, too."""
     made = part("transfer")
-    found: Transfer = Transfer() if made is None else made(stored)
-    return found
+    return Transfer() if made is None else made(stored)
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from te_lite.errors import require
 from te_lite.expr.spelling import did_you_mean
-from te_lite.extensions import EXTENSIONS, Taken, offers
+from te_lite.extensions import ALL, EXTENSIONS, Taken, offers
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.state import State
 
@@ -16,7 +16,6 @@ from ..core.target.target import Target
 from ..core.values.options import SketchOptions
 from .rule import SketchContext
 
-ALL = "all"
 OWNERS = {rule.name: extension.name for extension in EXTENSIONS for rule in extension.sketches}
 """The extension of each rule."""
 
@@ -66,4 +65,4 @@ def extra_sketches(
     ctx = SketchContext(dag, target, hardware, options or SketchOptions(), stored_as_read=stored_as_read)
     used = rules_in_use()
     taken = [_rule(name, used) for name in (used if rules is None else rules)]
-    return [sketch for rule in taken if rule.offer.on(dag, target.is_gpu) for sketch in rule(ctx)]
+    return [sketch for rule in taken if rule.offer.applies(dag, target.is_gpu) for sketch in rule(ctx)]

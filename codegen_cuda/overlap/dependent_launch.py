@@ -1,9 +1,10 @@
 """Programmatic dependent launch (from sm_90 on): kernels that start before the one before them has ended.
 
 Where all blocks of a kernel have ended or let it, the next one of the graph is launched; it waits for the end of the
-kernel (and for what that waited for) before it touches memory.  The pointers of a kernel come out of the wait: nothing
-that is read through them can be moved before it.  Out of an instruction they could point anywhere; that they point to
-global memory is said again, or every load would wait for the stores to shared memory before it.  That they point to
+kernel (and for what that waited for) before it touches memory.  The pointers of a kernel pass
+through an empty `asm volatile` behind the wait, so the compiler cannot hoist loads above it.  After that it no longer
+knows their address space, so `__isGlobal` is asserted again; otherwise every load would be ordered after earlier stores
+to shared memory.  That they point to
 different memory cannot be said again, so what is added to results is read before they are written (`reads_first.py`).
 Before the wait the kernel fetches the weights of later ones (`prefetch.py`), which none writes.
 

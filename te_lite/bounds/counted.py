@@ -1,4 +1,4 @@
-"""Indices that count through axes just as a loop does that was fused of them: they are known by the value of that loop.
+"""Indices that flatten axes in the same order as a fused loop, and so are affine functions of the value of that loop.
 
     for r in 0..N*H*W, fused of n, h, w:  reads s[(n*H + h)*W + w, f],  stores y[n, h, w, f]
 

@@ -36,6 +36,7 @@ class Intrinsic:
     steepest     its largest slope, where it is not monotone
     from_zero    its argument is not negative
     slow         so many points of others take as long as one of it on the host
+    arguments    how many it has; those of several have rules of their own for their text
     """
 
     name: str
@@ -47,6 +48,7 @@ class Intrinsic:
     steepest: float | None = None
     from_zero: bool = False
     slow: int = 1
+    arguments: int = 1
 
     def text(self, x: str, f: str, dialect: str) -> str:
         """Its text in a dialect of C, of the text of its argument."""
@@ -62,7 +64,7 @@ _power: Callable[..., Any] = when_called("te_lite.expr.arithmetic", "power")
 
 BITS = ("bit_and", "bit_or", "bit_xor")
 _TABLE = (
-    Intrinsic("if_then_else", np.where),
+    Intrinsic("if_then_else", np.where, arguments=3),
     Intrinsic("exp", np.exp),
     Intrinsic("exp2", np.exp2),
     Intrinsic("log", np.log, from_zero=True),
@@ -73,7 +75,7 @@ _TABLE = (
     Intrinsic("tanh", np.tanh),
     Intrinsic("erf", lambda x: np.asarray(_erf_of(x), x.dtype)[()], slow=32),
     Intrinsic("sigmoid", lambda x: 1 / (1 + np.exp(-x)), c="1.0{f} / (1.0{f} + exp{f}(-({x})))"),
-    Intrinsic("pow", _power, _power),
+    Intrinsic("pow", _power, _power, arguments=2),
     Intrinsic("abs", np.abs, np.abs, c="fabs{f}({x})"),
     Intrinsic("floor", np.floor, _same, whole=True),
     Intrinsic("ceil", np.ceil, _same, whole=True),
@@ -91,19 +93,21 @@ _TABLE = (
     Intrinsic("acosh", np.arccosh),
     Intrinsic("atanh", np.arctanh),
     Intrinsic("isnan", np.isnan, lambda x: np.zeros(np.shape(x), bool)[()]),
-    Intrinsic("bit_and", np.bitwise_and, np.bitwise_and),
-    Intrinsic("bit_or", np.bitwise_or, np.bitwise_or),
-    Intrinsic("bit_xor", np.bitwise_xor, np.bitwise_xor),
+    Intrinsic("bit_and", np.bitwise_and, np.bitwise_and, arguments=2),
+    Intrinsic("bit_or", np.bitwise_or, np.bitwise_or, arguments=2),
+    Intrinsic("bit_xor", np.bitwise_xor, np.bitwise_xor, arguments=2),
 )  # fmt: skip
 CALLS = {known.name: known for known in _TABLE}
 """The functions by their names."""
 
 
 def register(intrinsic: Intrinsic) -> Intrinsic:
-    """Enter a function of your own, which `te.call(name, x)` and `call` take from then on.
+    """Enter a function of one argument of your own, which `te.call(name, x)` and `call` take from then on.
 
-    Raises ExprError for a name that another one has.
+    Raises ExprError for one of several arguments, and for a name that another one has.
     """
+    law = "a function of your own has one argument"
+    require(intrinsic.arguments == 1, ExprError, f"intrinsic {intrinsic.name}", law, arguments=intrinsic.arguments)
     taken = CALLS.setdefault(intrinsic.name, intrinsic) is not intrinsic
     require(not taken, ExprError, f"intrinsic {intrinsic.name}", "another function has this name")
     return intrinsic

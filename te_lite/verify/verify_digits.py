@@ -1,8 +1,8 @@
 """Does touching one element show that two iterations of a loop are the same one?  By the digits of the indices.
 
-An index is a sum of terms.  Where the terms of small coefficients cannot make up for a step of those of large ones, two
-equal sums are equal in each part, as equal numbers are in their digits.  Where `e // d` and `e % d` are known, `e` is,
-which is a sum itself.  What remains are equations of the loop variable.
+An index is a sum of terms, read as a mixed-radix number.  If the terms with small coefficients together span less than
+one step of those with large coefficients, two equal indices are equal digit by digit.  If `e // d` and `e % d` are
+equal in both iterations, so is `e`, which is split in the same way.  What remains are equations for the loop variable.
 """
 
 from __future__ import annotations
