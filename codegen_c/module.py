@@ -86,7 +86,7 @@ class Module:
     def _checked(self, arrays: tuple[Any, ...]) -> list[Array]:
         args, subject = self.arguments, self.entry_name
         if len(arrays) != len(args):
-            names = ", ".join(a.name for a in args)
+            names = ", ".join(f"{a.name}{list(a.shape)}" for a in args)
             raise CallError(f"{subject}: {len(args)} arrays are needed ({names}), got {len(arrays)}")
         held = [self._argument(k, item) for k, item in enumerate(arrays)]
         self._check_apart(held)

@@ -8,12 +8,12 @@ A folder that was deleted offers nothing, and neither does one that needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from .environment import ANSOR_EXTENSIONS
 from .errors import TeError, require
@@ -22,14 +22,6 @@ from .later import loaded
 ALL, NONE = "all", "none"
 GPU, CPU = "gpu", "cpu"
 SPLIT, SHARED = "split_reductions", "shared_tiles"
-
-
-class HasOperations(Protocol):
-    """A computation, of which this module knows no more: all of `te_lite` is above it."""
-
-    @property
-    def ops(self) -> Sequence[Any]:
-        """Its operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +42,8 @@ class Offer:
     also: tuple[str, ...] = ()
     alone: bool = False
 
-    def applies(self, computation: HasOperations, gpu: bool) -> bool:
-        """Whether it may have something for a computation, on a GPU or not; this costs no import."""
+    def applies(self, computation: Any, gpu: bool) -> bool:
+        """Whether it may have something for a `Computation`, on a GPU or not; this costs no import."""
         there = not self.sums or any(op.reduce_axis for op in computation.ops)
         return there and self.on in ("", GPU if gpu else CPU)
 
@@ -192,20 +184,21 @@ def chosen() -> frozenset[str]:
 def _chosen(text: str) -> frozenset[str]:
     names = [] if text == NONE else list(BY_NAME) if text == ALL else [name.strip() for name in text.split(",")]
     for name in names:
-        law = f"extensions are {', '.join(BY_NAME)}, or {ALL}, or {NONE}"
-        require(name in BY_NAME, TeError, ANSOR_EXTENSIONS.name, law, got=name)
+        owner = "".join([f"it is a rule of {e.name}; " for e in EXTENSIONS for rule in e.sketches if rule.name == name])
+        law = f"{owner}there are {', '.join(BY_NAME)}; {ALL!r} and {NONE!r} stand alone"
+        require(name in BY_NAME, TeError, "extensions", law, got=name)
     return frozenset(used for name in names for used in with_needs(name) if is_installed(used))
 
 
-@contextmanager
-def using(names: str) -> Iterator[None]:
-    """Within, these extensions are used, and those that they need: names with commas, `all` or `none`.
+def using(names: str | Sequence[str]) -> AbstractContextManager[None]:
+    """`with using("rows, skinny"):` uses these extensions, and those that they need; also `"all"` and `"none"`.
 
-    Processes that are started within use the same.  Raises TeError for a name that is unknown.
+    Processes that are started within use the same; without `with`, nothing changes.  Raises TeError for a name that is
+    unknown.
     """
-    _chosen(names)
-    with ANSOR_EXTENSIONS.set_to(names):
-        yield
+    text = names if isinstance(names, str) else ",".join(names) or NONE
+    _chosen(text)
+    return ANSOR_EXTENSIONS.set_to(text)
 
 
 @dataclass(frozen=True, slots=True)

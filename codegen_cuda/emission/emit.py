@@ -331,8 +331,8 @@ def _kernel(
     """One kernel, its text, and the helper functions it calls."""
     nest.check_launch()
     ranges = nest.ranges()
-    # Barriers and digits come first: operands read ahead are put around them.  Stores are made vectors once the order of
-    # multiply-adds is known; what waits for an earlier kernel reads first; the epilogue of tensor cores looks at it all.
+    # Barriers and digits come first: operands that are read ahead are put around them.  Stores become vectors once the
+    # order of multiply-adds is known; what waits for an earlier kernel reads first; epilogues look at all of it.
     body = pipelines_of(nest.body).ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
     body, tiles = in_outer_product_order(body)
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()

@@ -102,7 +102,7 @@ def test_other_commands_know_it_by_an_import(name, record, capsys, monkeypatch):
         (["NAME.py:product_NAME", "--args", "1,tag=2"], "--args: arguments that have only names cannot be recorded"),
         (
             ["NAME.py:broken", "--args", "1"],
-            "'broken': its function refuses the arguments [1]: NAME.py, line 14: AttributeError: 'list' object has no",
+            "'broken': its function fails for the arguments [1]: NAME.py, line 14: AttributeError: 'list' object has",
         ),
         (["NAME.py:misread", "--args", "4"], "[4]: NAME.py, line 17: A: 1 index is needed, as in A[i], got indices=2"),
         (["NAME.py:empty", "--args", "4"], "[4]: NAME.py, line 21: AssertionError\n"),

@@ -203,7 +203,7 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
         tensors = func(*map(_from_json, data[1:]))
     except Exception as error:
         raise TaskError(
-            f"workload {data[0]!r}: its function refuses the arguments {data[1:]}: {said(error)}"
+            f"workload {data[0]!r}: its function fails for the arguments {data[1:]}: {said(error)}"
         ) from error
     ok = isinstance(tensors, list | tuple) and all(isinstance(t, Tensor) for t in tensors) and tensors
     law = "its function must give a list of tensors, inputs and outputs"
