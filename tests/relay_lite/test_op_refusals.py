@@ -163,8 +163,9 @@ def assert_works(made: Call) -> None:
 
 
 def test_there_is_a_sound_call_of_every_operator() -> None:
+    """Of those of relay_lite; the accelerator's on packed data may have been imported by other tests."""
     ours = {name for name, op in OPS.items() if op.infer.__module__ == "relay_lite.op.define"}
-    assert ours == set(SOUND)
+    assert {name for name in ours if not name.endswith("_packed")} == set(SOUND)
 
 
 @pytest.mark.parametrize("name", sorted(SOUND))
