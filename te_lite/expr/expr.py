@@ -100,8 +100,7 @@ def maximum(a: ExprLike, b: ExprLike) -> Expr:
 def call(func: str, *args: ExprLike) -> Expr:
     """Apply the intrinsic `func` (one of `CALLS`) to arguments that are brought to one dtype, that of the result."""
     require(func in CALLS, ExprError, "call", f"the function must be one of {', '.join(CALLS)}", func=func)
-    law = f"{CALLS[func].arguments} arguments are needed"
-    require(len(args) == CALLS[func].arguments, ExprError, func, law, got=len(args))
+    require(len(args) == CALLS[func].arguments, ExprError, func, "the function takes another number", got=len(args))
     operands = pair(*args) if len(args) == 2 else tuple(as_expr(a) for a in args)
     dtype = "bool" if func == "isnan" else operands[0].dtype
     if func in BITS:

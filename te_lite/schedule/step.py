@@ -201,9 +201,8 @@ _READERS: dict[Any, Callable[[Any, str], Any]] = {int: integer, tuple[int, ...]:
 def kind_of(letters: str) -> type[Step]:
     """The class of a kind.  Raises RecordError for letters that nobody has, or whose extension is not installed."""
     require(letters in KINDS, RecordError, f"step {letters!r}", f"unknown tag, known ones are {', '.join(KINDS)}")
-    owner = STEPS[letters][0] if letters in STEPS else None
-    law = f"the extension {owner!r} is needed, which is not installed"
-    require(owner is None or is_installed(owner), RecordError, f"step {letters!r}", law)
+    absent = letters in STEPS and not is_installed(STEPS[letters][0])
+    require(not absent, RecordError, f"step {letters!r}", f"the extension {STEPS.get(letters, ' ')[0]!r} is needed")
     found: type[Step] = getattr(loaded(KINDS[letters].module), KINDS[letters].name)
     return found
 

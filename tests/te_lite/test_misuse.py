@@ -98,7 +98,7 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (lambda i: V[len(A[i, 0])], "no value in Python.*x.shape has the extents"),
     (lambda i: A[i, 0][0], r"no value in Python.*all indices of a tensor are written at once, a\[i, j\]"),
     (lambda i: A, r"of a tensor an element, a\[i, j\]"),
-    (lambda i: te.exp(A), r"of a tensor an element, a\[i, j\]"),
+    (lambda i: te.exp(A), r"^exp: it is for elements; of a whole tensor write topi\.exp\(x\), got Tensor"),
     (lambda i: np.ones(3), "a number or an expression is needed, and an array is neither; make it a te.placeholder"),
     (lambda i: te.exp(i), r"a float is needed; write x.astype\('float32'\)"),
 ]
