@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from sysconfig import get_path
 
 import numpy as np
 import pytest
@@ -85,9 +86,14 @@ def write_records(path: Path) -> None:
 
 
 def runs(folder: Path, *command: str) -> None:
-    """Raise AssertionError, with what it printed, where a Python command fails in a folder."""
-    env = {**os.environ, "PYTHONPATH": str(folder), "ANSOR_CACHE": "off"}
-    done = subprocess.run([sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    """Raise AssertionError, with what it printed, where a Python command fails in a folder.
+
+    Python reads no `.pth` files then (`-S`): an editable installation would find what the copy lacks.
+    """
+    paths = [str(folder), *{get_path("purelib"), get_path("platlib")}]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "ANSOR_CACHE": "off"}
+    command = (sys.executable, "-S", *command)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
