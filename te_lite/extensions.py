@@ -62,7 +62,6 @@ class Extension:
     """`steps` are the kinds of steps that it brings; they are read whenever it is installed.
 
     `sketches` are sketch rules: functions from a `SketchContext` to states.
-
     `programs` make default programs: functions from a task, and a function that makes its sketches, to states.
     `parts` stand in for what the core does in a simpler way; each is asked by its name (`part`).
     """
