@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from .environment import ANSOR_EXTENSIONS
 from .errors import TeError, require
-from .later import loaded
+from .later import when_called
 
 ALL, NONE = "all", "none"
 GPU, CPU = "gpu", "cpu"
@@ -208,8 +208,7 @@ class Taken:
     offer: Offer
 
     def __call__(self, *args: Any) -> Any:
-        module, function = module_of(self.extension, self.offer.where)
-        return getattr(loaded(module), function)(*args)
+        return when_called(*module_of(self.extension, self.offer.where))(*args)
 
 
 def offers(kind: Literal["sketches", "programs", "parts"]) -> Mapping[str, Taken]:

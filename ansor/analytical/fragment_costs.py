@@ -27,5 +27,4 @@ class FragmentCosts:
 def fragment_costs(nests: Sequence[Nest], machine: GPU) -> FragmentCosts:
     """Those of the nests of a kernel, as the extension that has such products knows them."""
     costs = part("fragment_costs") if any(nest.scope == "fragment" for nest in nests) else None
-    found: FragmentCosts = FragmentCosts() if costs is None else costs(nests, machine)
-    return found
+    return FragmentCosts() if costs is None else costs(nests, machine)

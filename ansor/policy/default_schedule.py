@@ -97,8 +97,7 @@ def drawn_of(task: SearchTask) -> Iterator[State]:
     Programs that an extension knows come first; nothing else is drawn where one of them is to be taken alone, or as
     long as the target refuses none of them.
     """
-    dag, gpu = task.compute_dag, task.target.is_gpu
-    known = [taken for taken in offers("programs").values() if taken.offer.applies(dag, gpu)]
+    known = [x for x in offers("programs").values() if x.offer.applies(task.compute_dag, task.target.is_gpu)]
     found = [(taken.offer.alone, taken(task, lambda: _sketches(task))) for taken in known]
     alone = [state for is_alone, states in found if is_alone for state in states]
     others = [states for is_alone, states in found if not is_alone]

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from te_lite.errors import TeError
+from te_lite.extensions import NONE, chosen, using
 from te_lite.lowering.lower import lower
 from te_lite.printing.dag_json import dag_from_json
 from te_lite.schedule.replay import replay
@@ -71,6 +72,7 @@ class Wish:
         return {
             **task_payload(self.task), "op": "draw", "hardware": hardware, "name": self.name, "asked": self.asked,
             "draws": self.draws, "drawn": _to_json(self.drawn), "recorded": _to_json(known),
+            "extensions": ",".join(sorted(chosen())) or NONE,
         }  # fmt: skip
 
 
@@ -100,7 +102,7 @@ def _kernel_of(name: str, source: str, scratch: Sequence[int], facts: dict[str, 
 
 def key_of(task: SearchTask) -> Hashable:
     """All that decides which default programs a task has."""
-    return task.workload_key, str(task.target), task.hardware_params, task.layout_rewrite_option
+    return task.workload_key, str(task.target), task.hardware_params, task.layout_rewrite_option, chosen()
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -109,9 +111,10 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
         compute_dag=dag_from_json(job["dag"]), target=job["target"], hardware_params=HardwareParams(*job["hardware"]),
         layout_rewrite_option=LayoutRewriteOption(job["layout"]),
     )  # fmt: skip
-    drawn, seen = drawn_of(task) if job["draws"] else iter(()), list[State]()
-    kernel = None if job["asked"] is None else _kernel(task, job, _noted(drawn, seen))
-    seen += drawn if kernel is None else []
+    with using(job["extensions"]):
+        drawn, seen = drawn_of(task) if job["draws"] else iter(()), list[State]()
+        kernel = None if job["asked"] is None else _kernel(task, job, _noted(drawn, seen))
+        seen += drawn if kernel is None else []
     return {
         "error_no": 0, "programs": _to_json([state.steps for state in seen]) if job["draws"] else None,
         "kernel": None if kernel is None else [kernel.source, list(kernel.scratch), dict(kernel.facts), kernel.over],

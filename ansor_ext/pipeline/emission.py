@@ -14,9 +14,6 @@ from .register_double_buffer import with_register_double_buffers
 class CudaPipelines(Pipelines):
     """Of a kernel with pipelined buffers."""
 
-    def __init__(self, body: Stmt) -> None:
-        self.body = body
-
     def ahead(self, body: Stmt, ranges: Simplifier, threads: int) -> Stmt:
         """A kernel whose pipelined accumulations read their operands a step ahead."""
         return with_register_double_buffers(body, ranges, threads)

@@ -87,7 +87,7 @@ def pipelines_of(body: Stmt) -> Pipelines:
         (isinstance(s, Barrier) and s.publishes) or (isinstance(s, Alloc) and s.buffer.pipelined)
         for s in stmts_of(body)
     )
-    made: Pipelines = _part("cuda_pipelines", "pipeline")(body) if there else Pipelines()
+    made: Pipelines = _part("cuda_pipelines", "pipeline")() if there else Pipelines()
     return made
 
 

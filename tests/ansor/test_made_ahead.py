@@ -16,6 +16,7 @@ from ansor.policy.default_schedule import default_states, drawn_of
 from ansor.policy.kernel_jobs import Made, Wish
 from ansor.policy.made_ahead import MadeAhead, Remembered
 from te_lite.errors import TeError
+from te_lite.extensions import using
 from te_lite.lowering.lower import lower
 from te_lite.schedule.state import State
 from tests.workloads import conv2d_nchw, matmul, softmax
@@ -146,3 +147,14 @@ def test_programs_that_were_drawn_are_remembered() -> None:
     assert known.programs(second) is None and known.programs(third) is not None
     other = ansor.SearchTask(compute_dag=first.compute_dag, target="cuda -arch=sm_80")
     assert known.programs(other) is None
+
+
+def test_what_is_made_follows_the_extensions_in_use() -> None:
+    """Neither what is remembered nor a worker that was started before has programs of extensions that are left out."""
+    task = ansor.SearchTask(compute_dag=matmul(64, 128, 96), target="c")
+    with using("none"):
+        wish = Wish(task)
+        key, job, own = wish.key, wish.job(), [state.steps for state in drawn_of(task)]
+    assert Wish(task).key != key
+    assert list(Made.of(kernel_jobs.answer(job), "").drawn or ()) == own
+    assert list(Made.of(kernel_jobs.answer(Wish(task).job()), "").drawn or ()) != own

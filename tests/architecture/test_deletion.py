@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from sysconfig import get_path
 
@@ -17,7 +18,7 @@ from ansor.core.tasks.catalog import CATALOG
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra_rules import extra_sketches
 from te_lite.extensions import BY_NAME, EXTENSIONS, with_needs
-from tests.architecture.imports import PACKAGES, ROOT, Tree
+from tests.architecture.imports import PACKAGES, ROOT, Import, Tree
 from tests.drawn_programs import drawn_program
 
 CORE_TESTS = (
@@ -27,8 +28,14 @@ CORE_TESTS = (
 MARKS = "not slow and not long and not gpu and not torch"
 
 
+@lru_cache(maxsize=1)
+def imports() -> list[Import]:
+    """All imports of the product."""
+    return Tree.of(ROOT).imports()
+
+
 def test_nobody_imports_extensions() -> None:
-    found = [i for i in Tree.of(ROOT).imports() if i.target.startswith("ansor_ext")]
+    found = [i for i in imports() if i.target.startswith("ansor_ext")]
     others = {i.source for i in found if not i.source.startswith("ansor_ext")}
     assert found and others == set()
 
@@ -46,7 +53,7 @@ def test_the_table_has_every_folder_and_every_offer_is_a_function() -> None:
 
 def test_a_folder_imports_only_those_that_it_needs() -> None:
     """Beyond these, an offer imports what it says it needs `also`."""
-    found = [i for i in Tree.of(ROOT).imports() if i.source.count(".") == 2 and i.source.startswith("ansor_ext")]
+    found = [i for i in imports() if i.source.count(".") == 2 and i.source.startswith("ansor_ext")]
     assert len(found) > 100
     for i in found:
         here, module = i.source.split(".")[1:]

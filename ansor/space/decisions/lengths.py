@@ -39,8 +39,7 @@ kernels: Callable[[State, tuple[Tile, ...], HardwareParams], tuple[Any, ...]] = 
 
 def grids_of(sketch: State, hardware: HardwareParams) -> list[Grid]:
     """Lengths of a sketch that are decided together: those of products in the fragments of tensor cores."""
-    scopes = [stage.op.scope for stage in sketch.stages]
-    grids = part("grids") if any(storage_class(scope) == "fragment" for scope in scopes) else None
+    grids = part("grids") if any(storage_class(s.op.scope) == "fragment" for s in sketch.stages) else None
     return [] if grids is None else list(grids(sketch, hardware))
 
 
