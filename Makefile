@@ -5,6 +5,7 @@
 # make test   set up the environment and run the checks and tests
 # make test-torch   the tests that need PyTorch (several GB, which are installed)
 # make notebooks   write the chapters of docs/chapters as notebooks
+# make test-clang   the tests of C programs with clang 16 or newer (CLANG=...)
 # make teach   execute those notebooks whole (Jupyter's kernel is installed), open reports in Chromium, if there is one, and
 #              run an ablation on measured programs
 # make test-long   whole runs: a fleet, tutorial pages, networks, every sketch compiled
@@ -22,6 +23,7 @@ NETWORK_TRIALS ?= 192
 VTA_LOG ?= vta.resnet18_v1.log
 VTA_TRIALS ?= 640
 SEEDS ?= 1000:2000
+CLANG ?= clang-16
 # Each process begins with half of the tests, so what a module prepares is prepared once; who is done takes over some.
 PYTEST := $(RUN) -m pytest -n 2 --dist worksteal
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
@@ -29,7 +31,7 @@ LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 # The tests start hundreds of processes, each of which would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long notebooks teach lint fuzz bench clean
+.PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long test-clang notebooks teach lint fuzz bench clean
 
 # The pip that comes with Python may be one that takes twice as long to find packages.
 $(VENV)/.installed: setup.py pyproject.toml
@@ -67,6 +69,9 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 
 test-torch: $(VENV)/.installed-torch
 	$(RUN) -m pytest -m torch -p no:logging tests/torch
+
+test-clang: $(VENV)/.installed
+	CC=$(CLANG) $(PYTEST) -m "not slow and not long and not gpu and not torch" tests/codegen_c tests/reports
 
 notebooks: $(VENV)/.installed
 	$(RUN) -m tests.notebooks

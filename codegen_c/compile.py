@@ -26,17 +26,22 @@ from te_lite.errors import require
 from .errors import CompileError
 from .openmp import open_library
 
-# if-convert: with it gcc 12 vectorizes some guarded copies wrongly for AVX-512 (tests/codegen_c/test_copied_whole.py)
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
-    "-fno-tree-loop-if-convert",
     "-std=gnu11", "-fPIC", "-shared", "-w",
 )  # fmt: skip
 OBJECT_FLAGS = (*[flag for flag in FLAGS if flag != "-shared"], "-c")
-PROCESSOR_FLAGS = ("-mno-avx512fp16", "-mprefer-vector-width=512")
-"""Of AVX512-FP16 gcc 12 and 13 write masked moves that the assembler refuses ("unsupported masking for vmovsh").  Loops
-over the lanes of a vector (`functions.py`) become as wide as the vectors of the program: left to itself, gcc halves
-those of AVX-512."""
+OWN_FLAGS = (
+    "-fno-tree-loop-if-convert", "-fexcess-precision=16", "-ffloat16-excess-precision=none",
+    "-mno-avx512fp16", "-mprefer-vector-width=512",
+)  # fmt: skip
+"""Flags of some compilers and processors only; the others get those that they know.
+
+With if-convert gcc 12 vectorizes some guarded copies wrongly for AVX-512 (tests/codegen_c/test_copied_whole.py).
+The excess precision of float16, of gcc and clang, would leave an expression in float32 until it is stored, so that its
+value followed the schedule.  Of AVX512-FP16 gcc 12 and 13 write masked moves that the assembler refuses ("unsupported
+masking for vmovsh").  Loops over the lanes of a vector (`functions.py`) become as wide as the vectors of the program:
+left to itself, gcc halves those of AVX-512."""
 _COMPLAINTS = ("error", "multiple definition", "undefined reference")
 
 
@@ -75,13 +80,13 @@ def compiler_facts() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def processor_flags(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `PROCESSOR_FLAGS` that the compiler knows, which those for other processors do not."""
-    return tuple([flag for flag in PROCESSOR_FLAGS if _knows(command, flag)])
+    """Those of `OWN_FLAGS` that the compiler knows."""
+    return tuple([flag for flag in OWN_FLAGS if _knows(command, flag)])
 
 
 def _knows(command: tuple[str, ...], flag: str) -> bool:
     try:
-        return run_command([*command, flag, "-E", "-x", "c", "/dev/null"], ANSWER_SECONDS).code == 0
+        return run_command([*command, "-Werror", flag, "-E", "-x", "c", "/dev/null"], ANSWER_SECONDS).code == 0
     except Unfinished as e:
         raise CompileError(f"C compiler: {' '.join(command)} {flag} {e}") from e
 
@@ -176,6 +181,8 @@ def run_compiler(arguments: Sequence[str], what: str, build: Path, timeout: floa
     if done.code != 0:
         said = done.stderr.splitlines()
         lines = [x for x in said if any(word in x for word in _COMPLAINTS)] or said or ["no message"]
+        if "_Float16" in lines[0]:
+            raise CompileError(f"compile: {what} computes with float16, which needs gcc 12 or clang 16, got {name}")
         raise CompileError(f"compile: {name} refuses {what}: {lines[0].replace(f'{build}/', '').strip()}")
 
 

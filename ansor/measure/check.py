@@ -23,24 +23,27 @@ import numpy as np
 
 from te_lite import ComputeDAG
 from te_lite.computation.tensor import Tensor
-from te_lite.expr.dtype import FLOATS, computed
+from te_lite.expr.dtype import FLOATS, SMALL_FLOATS, computed, largest
 from te_lite.expr.interval import dtype_interval
 from te_lite.meaning.reference import MOST_THREADS, evaluate
 
 from ..core.target.target import STRICT
 from .rounding import rounding_errors
-from .rounding_expr import least
+from .rounding_expr import SAFETY, least
 
 Array = np.ndarray[Any, np.dtype[Any]]
-SAFETY = 2.0
 PIECE = 1 << 16
+NO_NAN = "float4_e2m1fn"
+MARGIN = 1 / 32
+"""Of a number beyond the ends of a dtype: how far off it may be, where its error is not known."""
 
 
 def poison_value(dtype: str) -> Array:
-    """What each element of an output holds before a run, as an array of one: NaN, a low integer, or True."""
+    """What each element of an output holds before a run, as an array of one: NaN (of float4, which has none, the lowest
+    number), a low integer, or True."""
     kind = np.dtype(dtype)
     if dtype in FLOATS:
-        return np.array(np.nan).astype(kind)
+        return np.array(np.nan if dtype != NO_NAN else -largest(dtype)).astype(kind)
     low, high = dtype_interval(dtype)
     return np.array(True if dtype == "bool" else min(int(low) + 77, int(high))).astype(kind)
 
@@ -107,13 +110,13 @@ def accepted(reference: Array, error: Array | None, dtype: str) -> Accepted:
     Of a stored dtype, the ends are of the dtype that is computed with.
     """
     with np.errstate(all="ignore"):
-        reference, dtype = reference.astype(computed(str(reference.dtype))), computed(dtype)
-        if np.dtype(dtype).kind != "f":
-            return _whole(reference, error, np.dtype(dtype))
+        reference = reference.astype(computed(str(reference.dtype)))
+        if dtype not in FLOATS:
+            return _whole(reference, error, np.dtype(computed(dtype)))
         if error is None:
-            values = reference.astype(dtype)
+            values = reference.astype(computed(dtype))
             nan = np.isnan(values)
-            return Accepted(np.where(nan, np.inf, values).astype(dtype), values, nan if nan.any() else None)
+            return Accepted(np.where(nan, np.inf, values).astype(values.dtype), values, nan if nan.any() else None)
         return _piece_by_piece(reference, error, dtype)
 
 
@@ -133,7 +136,7 @@ def _piece_by_piece(reference: Array, error: Array, dtype: str) -> Accepted:
     """`_around`, on pieces that stay in a cache; several threads take them."""
     if reference.size <= PIECE:
         return _around(reference, error, dtype)
-    low, high = np.empty(reference.shape, dtype), np.empty(reference.shape, dtype)
+    low, high = [np.empty(reference.shape, computed(dtype)) for _ in range(2)]
     nan, flat = np.zeros(reference.shape, bool), [np.ravel(x) for x in (reference, error)]
 
     def fill(start: int) -> None:
@@ -150,19 +153,30 @@ def _piece_by_piece(reference: Array, error: Array, dtype: str) -> Accepted:
 
 
 def _around(reference: Array, error: Array, dtype: str) -> Accepted:
-    kind: Any = np.dtype(dtype).type
+    kind: Any = np.dtype(computed(dtype)).type
     finite = np.isfinite(reference)
     anything = np.isposinf(error) | (finite & np.isnan(error))
-    limit = np.where(finite & ~anything, SAFETY * error + 4 * least(dtype), 0.0)
+    factor = 1.0 if dtype in SMALL_FLOATS else SAFETY  # the error of their rounding has it already
+    limit = np.where(finite & ~anything, factor * error + 4 * least(computed(dtype)), 0.0)
     low = np.nextafter((reference - limit).astype(kind), kind(-np.inf))
     high = np.nextafter((reference + limit).astype(kind), kind(np.inf))
-    beyond = anything & finite & (np.abs(reference) > float(np.finfo(kind).max))
+    ended, beyond = _ended(reference, dtype)
+    beyond &= anything
     exact = beyond | (~finite & ~anything)
-    low, high = np.where(exact, reference.astype(kind), low), np.where(exact, reference.astype(kind), high)
-    free, nan = anything & ~beyond, np.isnan(reference)
+    low, high = np.where(exact, ended, low), np.where(exact, ended, high)
+    free, nan = anything & ~beyond, np.isnan(ended) & exact | np.isnan(reference)
     low, high = np.where(free, kind(-np.inf), low), np.where(free, kind(np.inf), high)
     either = anything | nan
     return Accepted(low.astype(kind), high.astype(kind), either if either.any() else None)
+
+
+def _ended(reference: Array, dtype: str) -> tuple[Array, Array]:
+    """The reference as a number of the dtype, and where it is that for certain, being finite and beyond the largest."""
+    kind, end = computed(dtype), np.dtype(dtype)
+    near, far = [(reference * scale).astype(end).astype(kind) for scale in (1 - MARGIN, 1 + MARGIN)]
+    alike = (near == far) | (np.isnan(near) & np.isnan(far))
+    beyond = alike & np.isfinite(reference) & (np.abs(reference) > largest(dtype))
+    return reference.astype(end).astype(kind), beyond
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,12 @@ from collections.abc import Sequence
 
 from te_lite import ComputeDAG
 from te_lite.computation.tensor import ComputeOp, Tensor, make_compute
-from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Reduce, Select, Var
+from te_lite.expr.dtype import STORED
+from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Combiner, Compare, Const, Expr, Logical, Reduce, Select, Var
+from te_lite.expr.reduction import chooses
 from te_lite.expr.reduction import max as max_reduce
 from te_lite.expr.reduction import prod as prod_reduce
 from te_lite.expr.reduction import sum as sum_reduce
-from te_lite.expr.visit import walk
 from te_lite.loops.mma_meaning import BIG
 from te_lite.schedule.state import root_extent
 
@@ -139,12 +140,12 @@ class _Reduction:
         if self.body.combiner.name == MOMENTS and not self.body.init:
             return self._moment()
         x, y = self.body.combiner.lhs[self.k], self.body.combiner.rhs[self.k]
-        match self.body.combiner.result[self.k]:
+        match _unconverted(self.body.combiner.result[self.k]):
             case Binary(op=op, a=a, b=b) | Logical(op=op, a=a, b=b) if (a is x and b is y) or (a is y and b is x):
                 return self._folded(op)
         if self.body.combiner.name in ("argmax", "argmin") and len(self.body.sources) == 2:
             return self._first(exact)
-        return None if exact and self._chooses() else INFINITE
+        return None if exact and chooses(self.body.combiner) else self._step_by_step(carried)
 
     def _folded(self, op: str) -> Expr | None:
         """The value is folded by itself with an operator."""
@@ -256,13 +257,29 @@ class _Reduction:
     def _carried(self, error: Expr | None) -> Expr | None:
         return None if error is None else self.reduced(error)
 
-    def _chooses(self) -> bool:
-        """The reducer takes one of its operands, and computes nothing."""
-        return all(
-            isinstance(x, Var | Select | Compare | Logical | Not | Const)
-            for result in self.body.combiner.result
-            for x in walk(result)
-        )
+    def _step_by_step(self, carried: Sequence[Expr | None]) -> Expr:
+        """Of a reducer that nothing is known of: values are folded together with their errors.
+
+        The reference folds by halves, in `log2(n)` rounds; other orders add up the errors of more steps, as above.
+        """
+        body, known, n = self.body, self.body.combiner, reduction_length(self.of.op)
+        x, y = ([Var(f"{v.name}.error", REAL) for v in side] for side in (known.lhs, known.rhs))
+        errors = Errors(self.of.errors.tensors, dict(zip((*known.lhs, *known.rhs), (*x, *y), strict=True)))
+        result = (*known.result, *[shown(errors.of(e)) for e in known.result])
+        identity = (*known.identity, *[NOTHING for _ in x])
+        both = Combiner(f"{known.name}.error", (*known.lhs, *x), (*known.rhs, *y), result, identity)
+        sources, starts = (*body.sources, *map(shown, carried[: len(x)])), (*body.init, *map(shown, carried[len(x) :]))
+        outputs = [Reduce(both, sources, body.axes, body.condition, k, starts) for k in range(2 * len(x))]
+        folded = make_compute(f"{self.of.op.name}.error", self.of.op.axis, tuple(outputs), object())
+        steps = max(1.0, min(float(n), SPREAD * math.sqrt(n)) / max(1.0, math.log2(n)))
+        return Binary("*", folded.output(len(x) + self.k)[self.of.op.axis], Const(steps, REAL))
+
+
+def _unconverted(e: Expr) -> Expr:
+    """An operation on a stored dtype without its conversions, which the same operands follow."""
+    if isinstance(e, Cast) and isinstance(e.a, Binary) and e.dtype in STORED:
+        return Binary(e.a.op, *[x.a if isinstance(x, Cast) and x.a.dtype == e.dtype else x for x in (e.a.a, e.a.b)])
+    return e
 
 
 def _size(e: Expr) -> Expr:

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import ml_dtypes
 import numpy as np
 
 from te_lite.computation.tensor import Tensor
-from te_lite.expr.dtype import largest
-from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select
+from te_lite.expr.dtype import SMALL_FLOATS, largest
+from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from te_lite.expr.intrinsics import CALLS
 
 REAL = "float64"
 FUNCTION = 8.0
 """Rounding of a library function, in units of `u`: 4 units in the last place."""
+SAFETY = 2.0
+"""By how much more than a bound programs may be off: bounds are those of likely errors."""
 INFINITE = Const(math.inf, REAL)
 NOTHING = Const(0.0, REAL)
 
@@ -126,13 +128,17 @@ def uncertain(error: Expr | None) -> Expr | None:
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of expressions that read tensors; `tensors` has the error tensor of each inexact one."""
+    """Errors of expressions that read tensors; `tensors` has the error tensor of each inexact one, `variables` the
+    error of each variable whose value is inexact."""
 
     tensors: Mapping[Tensor, Tensor]
+    variables: Mapping[Var, Var] = field(default_factory=dict)
 
     def of(self, e: Expr) -> Expr | None:
         """An upper bound of what rounding changes in `e`, a float64 expression of the same variables; None: nothing."""
         match e:
+            case Var():
+                return self.variables.get(e)
             case Load(tensor=tensor, indices=indices):
                 moved = uncertain(plus(*[self.of(i) for i in indices]))
                 own = self.tensors.get(tensor)
@@ -194,9 +200,19 @@ class Errors:
 
     def _cast(self, e: Cast) -> Expr | None:
         given = self.of(e.a)
+        if e.dtype in SMALL_FLOATS:
+            return self._narrowed(e, given)
         if e.dtype in FLOATS:
             return given if np.can_cast(e.a.dtype, e.dtype) else plus(given, rounding(e, _size(e.a)))
         return _ends("trunc", real(e.a), given) if e.a.dtype in FLOATS and e.dtype != "bool" else given
+
+    def _narrowed(self, e: Cast, given: Expr | None) -> Expr | None:
+        """The reference rounds to small floats as programs do; what is open is to which of two, near their middle."""
+        if given is None:
+            return None
+        margin = Binary("*", Const(SAFETY, REAL), given)
+        ends = [Cast(e.dtype, Binary(op, real(e.a), margin)) for op in "+-"]
+        return larger(*[_size(Binary("-", end, e)) for end in ends])
 
     def _called(self, e: Call) -> Expr | None:
         x = self.of(e.args[-1] if e.func == "if_then_else" else e.args[0])

@@ -11,7 +11,7 @@ from typing import Any, overload
 from ..errors import ExprError, require, require_name
 from ..expr.dtype import DTYPE_LAW, python_number
 from ..expr.element import Operation, Tensor
-from ..expr.expr import DTYPES, INDEX, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr
+from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr, cast
 from ..expr.misuse import writing
 from ..expr.visit import post_walk, walk
 
@@ -158,6 +158,7 @@ def compute(
 
     `fcompute` takes one index per dimension and gives an expression, or a tuple of expressions for several
     outputs (then a tuple of tensors is returned).  Axis names are the parameter names (`i0, i1, ...` for `*i`).
+    A reduction of a stored dtype, which is rounded once, becomes two operations, `NAME.sum` and `NAME`.
     Raises ExprError when the number of parameters and of dimensions differ, or axis names repeat.
     """
     require_name("compute", name)
@@ -176,8 +177,25 @@ def compute(
     first = body[0]
     if len(body) == 1 and isinstance(first, Reduce):
         body = tuple([replace(first, value_index=k) for k in range(len(first.sources))])
-    op = make_compute(name, axis, body, next(_fresh_key), tag, attrs or {})
+    op = _declare(name, axis, body, tag, attrs or {})
     return op.output() if len(body) == 1 else tuple(op.output(k) for k in range(len(body)))
+
+
+def _declare(
+    name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...], tag: str, attrs: Mapping[str, Any]
+) -> ComputeOp:
+    """The operation; a reduction whose values are converted (`bfloat16(sum(...))`) is one of its own before it.
+
+    That one has `tag` and `attrs`, which speak of what it reads.
+    """
+    kinds = [e.a if isinstance(e, Cast) else e for e in body]
+    if kinds == list(body) or not all(isinstance(e, Reduce) for e in kinds):
+        return make_compute(name, axis, body, next(_fresh_key), tag, attrs)
+    reductions = tuple([e for e in kinds if isinstance(e, Reduce)])
+    folded = make_compute(f"{name}.{reductions[0].combiner.name}", axis, reductions, next(_fresh_key), tag, attrs)
+    points = tuple([replace(v) for v in axis])
+    values = tuple([cast(e.dtype, folded.output(k)[points]) for k, e in enumerate(body)])
+    return make_compute(name, points, values, next(_fresh_key))
 
 
 def _check_axes(name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:

@@ -8,20 +8,27 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import ExprError, require, require_name
-from .dtype import INTEGER_BITS, largest, python_number
+from .dtype import INTEGER_BITS, computed, largest, python_number
 from .expr import (
     DTYPES,
     FLOATS,
     INDEX,
+    Binary,
+    Cast,
     Combiner,
+    Compare,
     Const,
     Expr,
     ExprLike,
     IterVar,
+    Logical,
+    Not,
     Reduce,
+    Select,
     Var,
     as_expr,
     binary,
+    cast,
     compare,
     const,
     logical_and,
@@ -103,8 +110,12 @@ def comm_reducer(
         multiple = isinstance(expr, tuple | list)
         dtypes = [e.dtype for e in sources]
         combiner = _combiner(name, dtypes, fcombine, fidentity, multiple)
+        if not chooses(combiner):
+            combiner = _combiner(name, list(map(computed, dtypes)), fcombine, fidentity, multiple)
+            sources = tuple(map(_term, sources))
         nodes = tuple([Reduce(combiner, sources, _axes(axis, name), where, k) for k in range(len(sources))])
-        return nodes if multiple else nodes[0]
+        rounded = tuple(map(cast, dtypes, nodes))
+        return rounded if multiple else rounded[0]
 
     return reducer
 
@@ -121,6 +132,31 @@ def _combiner(
     result = fcombine(lhs, rhs) if multiple else (fcombine(lhs[0], rhs[0]),)
     identity = fidentity(*dtypes) if multiple else (fidentity(dtypes[0]),)
     return Combiner(name, lhs, rhs, tuple(map(as_expr, result)), tuple(map(as_expr, identity)))
+
+
+def chooses(combiner: Combiner) -> bool:
+    """Whether a reducer takes one of its operands, and computes nothing that could be rounded."""
+    return all(_choice(e) for e in combiner.result)
+
+
+def _choice(e: Expr) -> bool:
+    match e:
+        case Binary(op="min" | "max", a=a, b=b) | Compare(a=a, b=b) | Logical(a=a, b=b):
+            return _choice(a) and _choice(b)
+        case Select(cond=cond, a=a, b=b):
+            return _choice(cond) and _choice(a) and _choice(b)
+        case Cast(a=a) | Not(a=a):
+            return _choice(a)
+    return isinstance(e, Var | Const)
+
+
+def _term(e: Expr) -> Expr:
+    """What a reduction that computes folds: of a stored dtype the value in the dtype that is computed with, of a
+    product before it is rounded, as products of matrices have it."""
+    match e:
+        case Cast(a=Binary(op="*", a=a)) if computed(e.dtype) != e.dtype and a.dtype == computed(e.dtype):
+            return e.a
+    return cast(computed(e.dtype), e)
 
 
 _JUNCTIONS = {"&&": logical_and, "||": logical_or}
@@ -144,11 +180,15 @@ def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[.
         source = as_expr(expr)
         require(value is None or axis is None, ExprError, name, "two values have no axis", value=value, axis=axis)
         if value is None or isinstance(value, IterVar | list | tuple):
-            return Reduce(combiner(source.dtype), (source,), _axes(axis if value is None else value, name), where)
+            term = source if op in ("min", "max") else _term(source)
+            axes = _axes(axis if value is None else value, name)
+            return cast(source.dtype, Reduce(combiner(term.dtype), (term,), axes, where))
         return combine(source, value)  # of two values: te.max(x, 0.0)
 
     reducer.__name__ = name
-    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds), or combine two values."
+    reducer.__doc__ = f"""Reduce `expr` with `{op}` over `axis` (where the condition holds), or combine two values.
+
+    A reduction of a stored dtype is computed in the dtype of `STORED` and rounded once."""
     return reducer
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..computation.tensor import Tensor
 from ..errors import InterpError, require
 from ..expr.arithmetic import convert, trunc_divide
+from ..expr.dtype import SMALL_FLOATS
 from ..expr.expr import FLOATS, INDEX, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from ..expr.intrinsics import CALLS
 from ..expr.visit import is_data
@@ -100,7 +101,7 @@ class Evaluator:
             case Select(cond=cond, a=a, b=b):
                 return self._own(e, np.where(self.value(cond, mask), self.value(a, mask), self.value(b, mask)))
             case Cast(dtype=dtype, a=a):
-                return np.asarray(convert(self.value(a, mask), np_dtype(dtype, self.float_dtype)))
+                return self._cast(self.value(a, mask), dtype)
             case Call(func="if_then_else", args=(cond, a, b)):
                 return self._own(e, self._choose(cond, a, b, mask))
             case Call(func=func, args=args):
@@ -112,6 +113,12 @@ class Evaluator:
     def _own(self, e: Expr, value: Array) -> Array:
         """What `e` takes or gives, in its dtype where it is data."""
         return value.astype(INDEX) if e.dtype == INDEX and is_data(e) else value
+
+    def _cast(self, x: Array, dtype: str) -> Array:
+        """As numbers of `dtype`; small floats, which nothing is computed in, are rounded in a wider one, too."""
+        if self.float_dtype is not None and dtype in SMALL_FLOATS:
+            x = convert(x, dtype)
+        return np.asarray(convert(x, np_dtype(dtype, self.float_dtype)))
 
     def _choose(self, cond: Expr, a: Expr, b: Expr, mask: Array | None) -> Array:
         chosen = self.value(cond, mask)
