@@ -13,13 +13,15 @@ those refuse leaves the rule as a GraphError too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from te_lite import Tensor, topi
 from te_lite.errors import ExprError, require
-from te_lite.expr.dtype import STORED, computed
+from te_lite.expr.dtype import STORED, accumulated, computed
 from te_lite.expr.expr import DTYPES, FLOATS
 from te_lite.topi.utils import normal_axis
 
@@ -27,6 +29,13 @@ from ..ir.errors import GraphError
 from ..ir.op_registry import Attrs, Compute, Infer, Numpy, Op, OpPattern, register
 from ..ir.types import DTYPE_LAW, TensorType, TupleType, Type
 
+HALF = "float16"
+SUMS = (
+    "nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv", "nn.contrib_conv", "nn.softmax", "nn.log_softmax", "nn.lrn",
+    "nn.layer_norm", "nn.instance_norm", "nn.group_norm", "nn.l2_normalize", "nn.avg_pool", "nn.global_avg_pool",
+    "nn.adaptive_avg_pool", "sum", "prod", "mean", "variance",
+)  # fmt: skip
+"""The beginnings of the names of operators that add or multiply many numbers, all of whose arguments are tensors."""
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Shape: TypeAlias = tuple[int, ...]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -46,7 +55,37 @@ def define(name: str, pattern: OpPattern, infer: Infer, numpy: Numpy, compute: C
         except ExprError as refused:
             raise GraphError(str(refused)) from None
 
-    return register(Op(name, pattern, checked, numpy, compute, defaults))
+    op = Op(name, pattern, checked, numpy, compute, defaults)
+    return register(_with_wide_sums(op) if name.startswith(SUMS) else op)
+
+
+def _with_wide_sums(op: Op) -> Op:
+    """An operator that sums up halves as floats and rounds once, where its result is of halves."""
+    if op.compute is None:
+        return op
+    compute = op.compute
+
+    def half(args: Sequence[Any], attrs: Attrs) -> bool:
+        narrow = any(str(a.dtype) == HALF for a in args)
+        return narrow and attrs.get("out_dtype") in (None, "", HALF)
+
+    def widened(attrs: Attrs) -> Attrs:
+        return {**attrs, "out_dtype": ""} if "out_dtype" in attrs else attrs
+
+    def meaning(args: Sequence[Any], attrs: Attrs) -> Any:
+        if not half(args, attrs):
+            return op.numpy(args, attrs)
+        wide = [np.asarray(a, accumulated(str(a.dtype))) for a in args]
+        with np.errstate(over="ignore"):
+            return np.asarray(op.numpy(wide, widened(attrs)), HALF)
+
+    def te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
+        if not half(args, attrs):
+            return compute(args, attrs, target)
+        wide = [topi.cast(a, accumulated(a.dtype)) for a in args]
+        return [topi.cast(t, HALF) for t in compute(wide, widened(attrs), target)]
+
+    return replace(op, numpy=meaning, compute=te)
 
 
 def operator(

@@ -33,12 +33,14 @@ from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore, settled
 from ansor.scheduler.task_progress import TaskProgress
 from te_lite.errors import require
+from te_lite.expr.dtype import SMALL_FLOATS
 
 from ..compiler.build import build
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
 from ..ir.nodes import Array, Call, Function
 from ..ir.reference import run
+from ..ir.types import TensorType
 from ..ir.visit import function_calls, post_order
 from ..op.winograd import CONV as WINOGRAD
 from ..runtime.graph_executor import GraphModule
@@ -171,7 +173,7 @@ def check(module: GraphModule, network: Network, rng: np.random.Generator) -> Ch
         inputs = network.inputs(rng)
         wanted.append(reference_outputs(network, inputs))
         errors += _differences(_outputs(module, inputs), wanted[-1])
-        if network.precision in HALVES:
+        if network.precision in HALVES or rounds_to_halves(network.graph):
             own += _differences(_evaluated(network.graph, inputs, network.params), wanted[-1])
     function = module.module.library.graph
     limit = limit_of(network.precision, function is not None and has_large_tiles(function), max(own))
@@ -185,12 +187,19 @@ def limit_of(precision: str, large_tiles: bool, own: float) -> float:
     """How far results may be from those in float64: `TOLERANCE`.
 
     Where the graph itself rounds to 16 bits, and is off by `own` when it is computed operator by operator in NumPy, no
-    further than 4 times that, or a tenth of `TOLERANCE`.
+    further than 4 times that, or a tenth of `TOLERANCE`; a model of halves that is compiled as it is may be 4 times
+    that off, too.
     """
     limit = TOLERANCE[precision]
     if precision in HALVES:
         return min(limit, max(OWN_ERRORS * own, LEAST_SHARE * limit))
-    return max(limit, WINOGRAD_TOLERANCE) if large_tiles else limit
+    return max(limit, min(OWN_ERRORS * own, TOLERANCE["bf16"]), WINOGRAD_TOLERANCE if large_tiles else 0.0)
+
+
+def rounds_to_halves(graph: IRModule) -> bool:
+    """Whether there are tensors of floats narrower than float32 in a graph."""
+    types = [n.type for n in post_order(graph["main"].body)]
+    return any(isinstance(t, TensorType) and t.dtype in (*SMALL_FLOATS, "float16") for t in types)
 
 
 def _differences(got: Sequence[Array], want: Sequence[Array]) -> list[float]:

@@ -37,6 +37,11 @@ def computed(dtype: str) -> str:
     return STORED.get(dtype, dtype)
 
 
+def accumulated(dtype: str) -> str:
+    """The dtype in which operators of networks compute on `dtype` before they round once: float32 for all halves."""
+    return "float32" if dtype == "float16" else computed(dtype)
+
+
 def largest(dtype: str) -> float:
     """The largest finite value of a float dtype."""
     return float(ml_dtypes.finfo(np.dtype(dtype)).max)

@@ -1,10 +1,10 @@
-"""Operators on stored dtypes: inputs are cast to what is computed with, and outputs are rounded once, at the end."""
+"""Operators on stored dtypes and halves: inputs are cast to a wider dtype, and outputs are rounded once, at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from te_lite.expr.dtype import STORED, computed
+from te_lite.expr.dtype import accumulated
 
 from ...ir.nodes import Expr
 from ...ir.types import TensorType
@@ -17,24 +17,24 @@ KEPT = ("Cast", "CastLike", "DequantizeLinear", "Identity", "QuantizeLinear", "S
 
 
 def converted_wide(converter: Converter, node: Node) -> Expr | Sequence[Expr]:
-    """The outputs of a node; where it reads stored dtypes, it is computed as ONNX's pages say for the wider ones."""
-    if node.op in KEPT or not any(_stored(e) for e in node.inputs):
+    """The outputs of a node; where it reads narrow dtypes, it is computed as ONNX's pages say for the wider ones."""
+    if node.op in KEPT or not any(_narrow(e) for e in node.inputs):
         return converter(node)
     domain, _, op = node.op.rpartition("::")
     given, made = kinds(op, node.opset, domain)
     wide = node.with_inputs(tuple([_widened(e) for e in node.inputs]))
-    narrow = {_at(given, k): e.dtype for k, e in enumerate(node.inputs) if e is not None and _stored(e)}
+    narrow = {_at(given, k): e.dtype for k, e in enumerate(node.inputs) if e is not None and _narrow(e)}
     found = converter(wide)
     outputs = [found] if isinstance(found, Expr) else list(found)
     return [cast(e, narrow.get(_at(made, k), e.dtype)) for k, e in enumerate(outputs)]
 
 
-def _stored(e: Expr | None) -> bool:
-    return e is not None and isinstance(e.type, TensorType) and e.type.dtype in STORED
+def _narrow(e: Expr | None) -> bool:
+    return e is not None and isinstance(e.type, TensorType) and accumulated(e.type.dtype) != e.type.dtype
 
 
 def _widened(e: Expr | None) -> Expr | None:
-    return cast(e, computed(e.dtype)) if e is not None and isinstance(e.type, TensorType) else e
+    return cast(e, accumulated(e.dtype)) if e is not None and isinstance(e.type, TensorType) else e
 
 
 def _at(names: Sequence[str], index: int) -> str:

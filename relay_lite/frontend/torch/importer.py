@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from te_lite.errors import TeError, require
-from te_lite.expr.dtype import computed
+from te_lite.expr.dtype import accumulated
 
 from ...ir.errors import GraphError
 from ...ir.module import IRModule
@@ -152,7 +152,7 @@ class _Walk:
         if not isinstance(value, Ref):
             return value
         found = self.read(value.name, reader)
-        return cast(found, computed(found.dtype))
+        return cast(found, accumulated(found.dtype))
 
     def enter(self, node: AtenNode, made: Sequence[Expr | None]) -> None:
         require(

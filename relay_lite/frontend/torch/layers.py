@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import make
 from ...ir.nodes import Expr
 from ..onnx.emit import add, broadcast_to, call, cast, const, mul, reshape, sub, transpose
 from ..onnx.product import product
@@ -97,19 +96,14 @@ def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Exp
     Two reductions read the data, then the result does.  What is summed up are distances from one of the elements: a
     mean is rounded to the size of what it is the mean of, and an offset may be far larger than the spread.  The three
     centre the data in ways of their own, `x + -some`, `some - x` and `x - some`: one expression for all would be a
-    kernel that stores as much as there are data.  Halves are summed up as floats.
+    kernel that stores as much as there are data.
     """
-    x, some = _wide(x), _wide(_one_of(x, axes))
+    some = _one_of(x, axes)
     off = _mean(add(x, call("negative", some)), axes)
     less = add(sub(some, x), off)
     var = _mean(mul(less, less), axes)
     spread = call("rsqrt", add(var, float(epsilon)))
     return mul(sub(sub(x, some), off), spread), add(some, off), var, spread
-
-
-def _wide(x: Expr) -> Expr:
-    """Halves as floats, behind a reshape if there is one: `emit.cast` goes in front of it, where floats are stored."""
-    return make.call("cast", x, dtype="float32") if x.dtype == "float16" else x
 
 
 def _one_of(x: Expr, axes: tuple[int, ...]) -> Expr:

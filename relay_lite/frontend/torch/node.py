@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from te_lite.errors import require
-from te_lite.expr.dtype import computed
+from te_lite.expr.dtype import accumulated
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Expr
@@ -127,8 +127,8 @@ class Aten:
 
     @property
     def wide(self) -> str:
-        """The dtype that the result is computed in: its own, unless that is only stored."""
-        return computed(self.dtype)
+        """The dtype that the result is computed in: its own, unless that is narrower than float32."""
+        return accumulated(self.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from ..tag import COMM_REDUCE, INJECTIVE
 from ..transform import reshape
 from ..utils import ax_compute, normal_axis
 from .pad import pad_sides
+from .wide import summed_wide
 
 _pair_sum = comm_reducer(lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (const(0, a), const(0, b)), "tuple_sum")
 
@@ -87,6 +88,7 @@ def _normalise(
     return ax_compute(data.shape, element, name, INJECTIVE)
 
 
+@summed_wide
 def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
     """`(x - mean) * rsqrt(var + epsilon) * gamma + beta` over the dimensions `axis`, the shape of gamma and beta."""
     axes = real_axes(axis, data.ndim, "layer_norm")
@@ -101,6 +103,7 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Axis = -1
     return _normalise(data, axes, affine, epsilon, "T_layer_norm")
 
 
+@summed_wide
 def instance_norm(
     data: Tensor,
     gamma: Tensor,
@@ -115,6 +118,7 @@ def instance_norm(
     return _normalise(data, axes, lambda i, x: x * gamma[i[channel]] + beta[i[channel]], epsilon, "T_instance_norm")
 
 
+@summed_wide
 def rms_norm(data: Tensor, weight: Tensor, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
     """`x * rsqrt(mean(x * x) + epsilon) * weight` over the dimensions `axis` (stage `T_rms_norm`)."""
     axes = real_axes(axis, data.ndim, "rms_norm")
@@ -129,6 +133,7 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Axis = -1, epsilon: float = 1e-
     return ax_compute(data.shape, element, "T_rms_norm", INJECTIVE)
 
 
+@summed_wide
 def lrn(
     data: Tensor, size: int = 5, axis: int = 1, alpha: float = 1e-5, beta: float = 0.75, bias: float = 2.0
 ) -> Tensor:

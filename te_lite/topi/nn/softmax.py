@@ -8,6 +8,7 @@ from ...computation.tensor import Tensor, compute
 from ...expr import reduction
 from ...expr.expr import Expr, IterVar, call
 from ..utils import normal_axis
+from .wide import summed_wide
 
 
 def _insert(indices: Sequence[Expr], axis: int, k: IterVar) -> list[Expr]:
@@ -23,6 +24,7 @@ def _max_element(x: Tensor, axis: int, shape: Sequence[int]) -> Tensor:
     return compute(shape, lambda *i: reduction.max(x[_insert(i, axis, k)], axis=k), "T_softmax_maxelem")
 
 
+@summed_wide
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """`exp(x - max) / sum(exp(x - max))` along `axis`, in four stages."""
     at = normal_axis(axis, x.ndim, "softmax")
@@ -36,6 +38,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     )
 
 
+@summed_wide
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """`x - max - log(sum(exp(x - max)))` along `axis`, in three stages."""
     at = normal_axis(axis, x.ndim, "log_softmax")
