@@ -18,7 +18,7 @@ from ..expr.lanes import ceildiv, product, smaller
 from ..expr.storage import storage_class
 from ..schedule.loop_value import fused_strides, split_strides, tiled_extent
 from ..schedule.region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
-from ..schedule.state import ATTACHED, INLINED, ROOT, FuseRel, Iter, SplitRel, Stage, State, root_extent
+from ..schedule.state import ATTACHED, INLINED, ROOT, SPECIAL, FuseRel, Iter, SplitRel, Stage, State, root_extent
 from .counted import counted_through
 from .loop_scope import (
     BLOCKS,
@@ -77,7 +77,8 @@ def infer_bounds(state: State) -> Bounds:
 
 def fill_extents(stage: Stage, roots: Sequence[Region]) -> Stage:
     """The stage with the extents of all iterators, given the regions of its root axes."""
-    extents: dict[int, Any] = {uid: r.extent for uid, r in enumerate(roots)}
+    extents: dict[int, Any] = {it.uid: 1 for it in stage.vars if it.kind == SPECIAL}
+    extents |= {uid: r.extent for uid, r in enumerate(roots)}
     kept = {*thread_ranks(stage, THREAD_RANK), *[it.uid for it in stage.iters if it.annotation == "tensorize"]}
     for rel in stage.relations:
         if isinstance(rel, FuseRel):

@@ -10,9 +10,10 @@ from typing import Any, overload
 
 from ..errors import ExprError, require, require_name
 from ..expr.dtype import DTYPE_LAW, python_number
-from ..expr.element import Operation, Tensor
-from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr, cast
+from ..expr.element import Combiner, Operation, Tensor
+from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, Var, as_expr, cast
 from ..expr.misuse import writing
+from ..expr.node import same
 from ..expr.visit import post_walk, walk
 
 __all__ = ["ComputeOp", "Operation", "PlaceholderOp", "Tensor", "compute", "make_compute", "placeholder"]
@@ -234,3 +235,20 @@ def _check_bodies(name: str, body: tuple[Expr, ...]) -> None:
         require(nested == 0, ExprError, name, law)
         alike = isinstance(body[0], Reduce) == isinstance(e, Reduce)
         require(alike, ExprError, name, "either all outputs are reductions or none")
+    reductions = [e for e in body if isinstance(e, Reduce)]
+    for k, e in enumerate(reductions):
+        one = e.combiner is reductions[0].combiner and e.value_index == k and len(e.sources) == len(reductions)
+        alike = one and (e.axes, e.condition) == (reductions[0].axes, reductions[0].condition)
+        law = "several reductions of one compute are the outputs of one reducer; give each a te.compute of its own"
+        require(alike and all(map(same, e.sources, reductions[0].sources)), ExprError, name, law)
+    if reductions:
+        _check_combiner(name, reductions[0].combiner)
+
+
+def _check_combiner(name: str, combiner: Combiner) -> None:
+    """Raise ExprError for a reducer that reads more than its operands: stages that are made of one have other axes."""
+    own = {*combiner.lhs, *combiner.rhs}
+    for e in (*combiner.result, *combiner.identity):
+        read = [x for x in walk(e) if isinstance(x, Load | Var) and x not in own]
+        law = "a reducer combines its two operands, and reads nothing else; what it shall use is one more value of both"
+        require(not read, ExprError, name, law, reads=read)

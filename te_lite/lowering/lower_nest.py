@@ -26,7 +26,7 @@ from ..expr.laws import stored
 from ..expr.storage import storage_class
 from ..later import when_called
 from ..loops.stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
-from ..schedule.state import MIXED, REDUCE, SPATIAL, Iter, Stage
+from ..schedule.state import ATTACHED, MIXED, REDUCE, SPATIAL, Iter, Stage
 from ..tensor_core.fragment import LANES
 from ..tensor_core.fragment_storage import FragmentStorage, fragment_storage
 from .lower_facts import Facts
@@ -109,6 +109,9 @@ class NestBuilder:
         for tag in own:
             ok = own.count(tag) == 1 and tag not in around
             require(ok, LowerError, stage.op.name, "a thread axis is bound twice", axis=tag)
+        apart = [it.annotation for it in stage.iters if it.annotation in BLOCKS and it.length > 1]
+        law = "blocks share global storage only, so a loop inside a kernel is bound to threads"
+        require(stage.where != ATTACHED or not apart, LowerError, stage.op.name, law, axes=apart)
         self._check_readers(k)
 
     def _check_readers(self, k: int) -> None:
