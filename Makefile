@@ -6,6 +6,7 @@
 # make test-torch   the tests that need PyTorch (several GB, which are installed)
 # make notebooks   write the chapters of docs/chapters as notebooks
 # make test-clang   the tests of C programs with clang 16 or newer (CLANG=...)
+# make test-lowest   tests of models and files with the lowest versions of dependencies that are allowed
 # make teach   execute those notebooks whole (Jupyter's kernel is installed), open reports in Chromium, if there is one, and
 #              run an ablation on measured programs
 # make test-long   whole runs: a fleet, tutorial pages, networks, every sketch compiled
@@ -24,6 +25,9 @@ VTA_LOG ?= vta.resnet18_v1.log
 VTA_TRIALS ?= 640
 SEEDS ?= 1000:2000
 CLANG ?= clang-16
+LOWEST := build/lowest
+READERS := tests/relay_lite/test_stored_dtypes.py tests/relay_lite/test_onnx_operators.py tests/ansor_ext/shipped_model \
+	tests/arithmetic/test_stored.py tests/ansor/test_cost_model.py tests/reports/test_every_dtype_is_checked.py
 # Each process begins with half of the tests, so what a module prepares is prepared once; who is done takes over some.
 PYTEST := $(RUN) -m pytest -n 2 --dist worksteal
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
@@ -31,7 +35,7 @@ LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 # The tests start hundreds of processes, each of which would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long test-clang notebooks teach lint fuzz bench clean
+.PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long test-clang test-lowest notebooks teach lint fuzz bench clean
 
 # The pip that comes with Python may be one that takes twice as long to find packages.
 $(VENV)/.installed: setup.py pyproject.toml
@@ -72,6 +76,13 @@ test-torch: $(VENV)/.installed-torch
 
 test-clang: $(VENV)/.installed
 	CC=$(CLANG) $(PYTEST) -m "not slow and not long and not gpu and not torch" tests/codegen_c tests/reports
+
+test-lowest: $(VENV)/.installed
+	mkdir -p build
+	$(RUN) -m tests.architecture.lowest > $(LOWEST).txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --requirement $(LOWEST).txt
+	PYTHONPATH=. $(LOWEST)/bin/python -m pytest -n 2 -m "not slow and not long and not gpu and not torch" $(READERS)
 
 notebooks: $(VENV)/.installed
 	$(RUN) -m tests.notebooks

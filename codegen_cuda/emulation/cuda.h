@@ -168,6 +168,7 @@ EMU_VECTORS(int, int, 4)
 EMU_VECTORS(unsigned, uint, 4)
 EMU_VECTORS(float, float, 4)
 EMU_VECTORS(long long, longlong, 8)
+EMU_VECTORS(unsigned long long, ulonglong, 8)
 EMU_VECTORS(double, double, 8)
 typedef unsigned int uint;
 

@@ -33,8 +33,8 @@ def position(size: int, target: int, mode: str) -> tuple[int, int, int]:
 
 
 def rounding(method: str, mode: str) -> str:
-    """The rounding that is meant: without one, down for `asymmetric` and to the nearest (halves up) otherwise."""
-    default = "floor" if mode == "asymmetric" else "round_prefer_ceil"
+    """The rounding that is meant: without one, as in TVM, to the nearest (halves up) for `align_corners`, else down."""
+    default = "round_prefer_ceil" if mode == "align_corners" else "floor"
     return {"": default, "round": "round_prefer_ceil"}.get(method, method)
 
 

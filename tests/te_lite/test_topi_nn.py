@@ -256,7 +256,7 @@ def test_resize2d(layout: str, mode: str, method: str) -> None:
             size = a.shape[axis]
             p = coordinate(n, size)
             if method == "nearest_neighbor":
-                a = a.take(np.floor(p + (mode != "asymmetric") * 0.5).astype(int).clip(0, size - 1), axis)
+                a = a.take(np.floor(p + (mode == "align_corners") * 0.5).astype(int).clip(0, size - 1), axis)
                 continue
             low = np.floor(p).astype(int)
             f = (p - low).reshape([-1 if d == axis else 1 for d in range(4)])
