@@ -20,6 +20,7 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.tasks.measure_values import DeviceInfo
 from te_lite.loops.stmt import LoweredFunc
 
+from .driver import nvrtc
 from .driver.architecture import target_architecture
 from .driver.compile import available_compilers, compile_source, compiler_name
 from .driver.device import CudaDevice, architecture, cubin_file, device_count, device_numbers, driver
@@ -28,8 +29,21 @@ from .driver.module import CudaModule, emitted_program, open_device
 from .driver.toolkit import sanitizer_path
 from .emission.emit import emit
 from .networks.network import CudaNetworkBackend
-from .program.errors import DeviceError
+from .program.errors import CompileError, DeviceError
 from .program.facts import program_facts
+
+SMALLEST = 'extern "C" __global__ void zero(float *x) { x[threadIdx.x] = 0; }'
+
+
+def _nvrtc() -> tuple[str, bool, str]:
+    """The compiler, if it compiles: one that does not find what it opens by itself only says so then."""
+    if not available_compilers():
+        return "nvrtc", False, "is not found"
+    try:
+        compile_source(SMALLEST, nvrtc.architectures()[-1], use_cache=False)
+    except CompileError as error:
+        return "nvrtc", False, str(error)
+    return "nvrtc", True, compiler_name()
 
 
 def _pycuda() -> tuple[str, bool, str]:
@@ -84,10 +98,7 @@ class CudaBackend(Backend):
 
     def report(self) -> list[tuple[str, bool, str]]:
         """The compiler, the sanitizer, the driver, and the numbers of the devices."""
-        found = bool(available_compilers())
-        rows = [("nvrtc", found, compiler_name() if found else "is not found")]
-        sanitizer = sanitizer_path()
-        rows.append(_pycuda())
+        rows, sanitizer = [_nvrtc(), _pycuda()], sanitizer_path()
         rows.append(("sanitizer", sanitizer is not None, sanitizer or "compute-sanitizer is not found"))
         try:
             cuda = driver()

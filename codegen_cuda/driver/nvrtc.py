@@ -57,10 +57,10 @@ def _library() -> ctypes.CDLL:
     return found
 
 
-def _check(code: int) -> None:
+def _check(code: int, log: str = "") -> None:
     if code:
         text = _library().nvrtcGetErrorString(code).decode()
-        raise CompileError(f"NVRTC: the call must succeed, got {text}")
+        raise CompileError(" ".join(f"NVRTC: the call must succeed, got {text} {log}".split()))
 
 
 def _text(program: ctypes.c_void_p, what: str) -> bytes:
@@ -84,7 +84,7 @@ def compile_program(source: str, options: Sequence[str]) -> tuple[bytes | None, 
         code = lib.nvrtcCompileProgram(program, len(options), words)
         log = _text(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if code != _COMPILATION:
-            _check(code)
+            _check(code, log)
         return (_text(program, "CUBIN") if code == 0 else None), log
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(program))
