@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -30,8 +30,13 @@ def when_called(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def later(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package whose names under `if TYPE_CHECKING:` come later."""
+def later(
+    package: str, instead: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names under `if TYPE_CHECKING:` come later.
+
+    `instead` says what to write for names that users of other packages look for.
+    """
 
     @cache
     def table() -> dict[str, tuple[str, str]]:
@@ -41,7 +46,8 @@ def later(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
 
     def get(name: str) -> Any:
         if name.startswith("__") or name not in table():
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            hint = f"; {instead[name]}" if instead and name in instead else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         module, own = table()[name]
         found = vars(import_module(module, package))
         value = found[own] if own in found else import_module(f"{found['__name__']}.{own}")

@@ -224,7 +224,8 @@ def make_compute(
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
     names = [v.name for v in (*axis, *reduce_axis)]
     for n in names:
-        require(names.count(n) == 1, ExprError, name, "iterator names inside one compute must be unique", name=n)
+        law = "iterator names inside one compute must be unique; name each one, as in te.reduce_axis((0, n), 'k')"
+        require(names.count(n) == 1, ExprError, name, law, name=n)
     return ComputeOp(name, axis, body, key, tag, attrs or {}, reduce_axis, scope)
 
 

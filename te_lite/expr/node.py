@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar, NamedTuple, Union
 
 from ..errors import ExprError, require
 from ..hooks import Hook
@@ -167,6 +167,13 @@ class Var(Expr):
     __hash__ = object.__hash__
 
 
+class Range(NamedTuple):
+    """The integers from `min`, `extent` of them."""
+
+    min: int
+    extent: int | Expr
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterVar(Var):
     """An axis of a compute operation: `0 <= var < extent`.
@@ -182,6 +189,11 @@ class IterVar(Var):
     @property
     def var(self) -> IterVar:
         return self
+
+    @property
+    def dom(self) -> Range:
+        """The values of the axis, as TVM names them."""
+        return Range(0, self.extent)
 
     @property
     def length(self) -> int:

@@ -6,8 +6,9 @@ Target("cuda -precision=tf32").precision == "tf32"     Target("cuda").precision 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property, lru_cache
+from typing import NoReturn
 
 from te_lite.errors import require
 from te_lite.expr.spelling import did_you_mean
@@ -44,13 +45,17 @@ class TargetKind:
 class Target:
     """`text` is a kind (or the alias `llvm` or `cpu` of kind `c`) followed by options `-name` or `-name=value`.
 
-    Raises TaskError for an unknown kind, a word that is no option or none of the kind's (`target_options.py`), and a
-    precision that it lacks.
+    `host`, for TVM's `Target("cuda", host="llvm")`, must be a target of this machine's processor, which is the host of
+    all.  Raises TaskError for an unknown kind, a word that is no option or none of the kind's (`target_options.py`), a
+    precision that it lacks, and another host.
     """
 
     text: str
+    host: InitVar[Target | str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, host: Target | str | None) -> None:
+        law = "the host of every target is the processor of this machine, 'c'"
+        require(host is None or Target.of(host).kind.name == "c", TaskError, "target", law, host=str(host))
         require(isinstance(self.text, str), TaskError, "target", "is written as a text", got=self.text)
         words = self.text.split()
         name = words[0] if words else ""
@@ -64,6 +69,13 @@ class Target:
         require(self.precision in PRECISIONS, TaskError, subject, law, got=self.precision)
         law = "only GPUs have tensor cores, other targets are strict"
         require(self.precision == STRICT or self.is_gpu, TaskError, subject, law, got=self.precision)
+
+    def __enter__(self) -> NoReturn:
+        law = "there is no current target; give it to what needs it, as in SearchTask(func, args, target=target)"
+        raise TaskError(f"target {self.text!r}: {law}")
+
+    def __exit__(self, *raised: object) -> None:
+        """Never called: `__enter__` refuses."""
 
     def with_precision(self, precision: str) -> Target:
         """The same target with this precision.  Raises TaskError for one that it lacks."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from inspect import signature
 from typing import Any, Protocol
 
 import numpy as np
@@ -298,6 +299,8 @@ def _key(
         require(own == workload_key, TaskError, "SearchTask", law, workload_key=workload_key, of_func=own)
         return workload_key
     if func is not None:
+        if args is None and callable(func) and not signature(func).parameters:
+            args = ()
         if args is None:
             raise TaskError("SearchTask: a function needs args")
         law = "must be a list or tuple of the arguments"
