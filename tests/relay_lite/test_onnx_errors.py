@@ -133,8 +133,7 @@ def test_open_extents_are_asked_for() -> None:
     model = b.model(b.add("Relu", x))
     assert f"shape={{'{x}': (...)}}" in refusal(model)
     compare(model, b.feeds, shape={x: (2, 3)})
-    assert "must agree with the model's" in refusal(model, shape={x: (2, 4)})
-    assert "must agree with the model's" in refusal(model, shape={x: (2, 3, 1)})
+    assert "must have as many extents as the model's" in refusal(model, shape={x: (2, 3, 1)})
     assert "unknown=['y']" in refusal(model, shape={x: (2, 3), "y": (1,)})
     assert "unknown=['y']" in refusal(model, shape={x: (2, 3)}, dtype={"y": "float32"})
 

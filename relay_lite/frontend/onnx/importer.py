@@ -37,11 +37,12 @@ def from_onnx(
     """The graph of an ONNX model, and the values of its parameters by name.
 
     `model`: a path, bytes, or an `onnx.ModelProto`.  `shape`: extents of inputs by name, needed where the model leaves
-    them open.  `dtype`: that of inputs for which the model states none, or dtypes of inputs by name.  `opset`: read the
-    default domain as this version.  With `freeze_params` the weights are constants of the graph and the dictionary is
-    empty; otherwise weights of floats are parameters.  The parameters of `main` are the inputs in the model's order,
-    then the weights; its result is a tensor, or a tuple when the model has several outputs.  A sequence of tensors has
-    a list of shapes in `shape`, and is a parameter `NAME[K]` for each; in a result its tensors follow one another.
+    them open; where it states them, others may be given, if its nodes hold for them.  `dtype`: that of inputs for which
+    the model states none, or dtypes of inputs by name.  `opset`: read the default domain as this version.  With
+    `freeze_params` the weights are constants of the graph and the dictionary is empty; otherwise weights of floats are
+    parameters.  The parameters of `main` are the inputs in the model's order, then the weights; its result is a tensor,
+    or a tuple when the model has several outputs.  A sequence of tensors has a list of shapes in `shape`, and is a
+    parameter `NAME[K]` for each; in a result its tensors follow one another.
     An optional input is taken to be there unless `shape` says None.
 
     Raises GraphError for a model that cannot be read, a version outside 1 to 25, inputs that are not static, operators
@@ -60,8 +61,15 @@ def from_onnx(
     walk = _Walk(opsets, {} if freeze_params else _parameters(graph), weights)
     walk.define(((v.name, e) for v, (_, e) in zip(graph.inputs, given, strict=True)), "input")
     walk.define(walk.weights(graph), "initializer")
-    for node in nodes:
-        walk.convert(node)
+    other = [v.name for v in graph.inputs if not v.sequence and not _agree(v.shape, (shape or {}).get(v.name))]
+    try:
+        for node in nodes:
+            walk.convert(node)
+    except GraphError as error:
+        if not other:
+            raise
+        declared = "; ".join([f"{v.name}: {v.shape}" for v in graph.inputs if v.name in other])
+        raise GraphError(f"{error}; the model declares other shapes, {declared}") from error
     return _main(walk, graph, [v for variables, _ in given for v in variables])
 
 
@@ -133,7 +141,10 @@ def _check_names(inputs: Sequence[OnnxInput], shape: Shapes, dtype: str | Mappin
 
 
 def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) -> Var:
-    """The variable of an input; extents of `shape` must agree with those that the model states."""
+    """The variable of an input; `shape` gives as many extents as the model states, which may be others.
+
+    Whether the graph holds for them is found when its nodes are typed.
+    """
     what = f"ONNX input {value.name!r}"
     declared = value.shape
     given = shape.get(value.name)
@@ -142,17 +153,18 @@ def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) 
     law = f"a static shape is needed, give shape={{{value.name!r}: (...)}}"
     require(static, GraphError, what, law, declared=declared)
     assert extents is not None
-    agrees = declared is None or _agree(declared, extents)
-    require(agrees, GraphError, what, "the shape must agree with the model's", given=extents, declared=declared)
+    agrees = declared is None or len(declared) == len(extents)
+    law = "the shape must have as many extents as the model's"
+    require(agrees, GraphError, what, law, given=extents, declared=declared)
     named = dtype.get(value.name) if isinstance(dtype, Mapping) else None
     kind = named or value.dtype or (dtype if isinstance(dtype, str) else "float32")
     return Var(value.name, TensorType(tuple(int(d) for d in extents if d is not None and not isinstance(d, str)), kind))
 
 
-def _agree(declared: Sequence[int | str | None], extents: Sequence[int | str | None]) -> bool:
-    """Whether extents are those that the model states."""
-    if len(declared) != len(extents):
-        return False
+def _agree(declared: Sequence[int | str | None] | None, extents: Sequence[Any] | None) -> bool:
+    """Whether extents, where some are given, are those that the model states."""
+    if declared is None or extents is None:
+        return True
     return all(not isinstance(d, int) or d == e for d, e in zip(declared, extents, strict=True))
 
 
