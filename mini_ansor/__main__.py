@@ -1,8 +1,4 @@
-"""The search: `python -m mini_ansor matmul 512` derives, draws, evolves, measures and records programs.
-
-A round draws programs, evolves them under the model, measures the best that are new and lets the model learn; a few
-are measured at random, for the model may be wrong (section 5).
-"""
+"""The search: `python -m mini_ansor matmul 512` derives, draws, evolves, measures and records programs."""
 
 import argparse
 import json
@@ -160,7 +156,6 @@ class Model:
         return np.bincount(pack, weights=scores, minlength=len(programs))
 
 
-# ------------------------------------------------------------------------------------------------------------- search
 class Search:
     """Programs of one computation: what was measured, and what the model has learnt of it."""
 
@@ -168,26 +163,17 @@ class Search:
         self.machine, self.rng, self.sketches = machine, rng, generate_sketches(args, machine)
         self.model = Model(int(rng.integers(2**31)))
         self.measured: dict[str, tuple[State, Result, Genes]] = {}
-        self.rows: dict[str, np.ndarray] = {}
 
     def ranked(self) -> list[tuple[State, Result, Genes]]:
         """The programs that were measured and are right, the fastest first."""
         right = [found for found in self.measured.values() if not found[1].error_no]
         return sorted(right, key=lambda found: found[1].cost)
 
-    def features(self, state: State) -> np.ndarray:
-        """Those of a program, which are computed once."""
-        text = str(state)
-        if text not in self.rows:
-            self.rows[text] = features(state, self.machine)
-        return self.rows[text]
-
     def score(self, states: Sequence[State]) -> np.ndarray:
-        """What the model expects of programs."""
-        return self.model.predict([self.features(state) for state in states])
+        return self.model.predict([features(state, self.machine) for state in states])
 
     def propose(self, count: int) -> list[Scored]:
-        """The programs to measure next: the best new ones of an evolution, and some at random."""
+        """What to measure next: the best new programs of an evolution; a few at random, as the model may be wrong."""
         drawn = [random_genes(self.sketches[self.rng.integers(len(self.sketches))], self.rng) for _ in range(DRAWN)]
         kept = [genes for _, _, genes in self.ranked()[:KEPT]]
         found = evolve([*kept, *drawn], self.score, self.machine, self.rng)
@@ -201,7 +187,7 @@ class Search:
 
     def fit(self) -> None:
         """Train the model anew on all that was measured."""
-        rows = [self.features(state) for state, _, _ in self.measured.values()]
+        rows = [features(state, self.machine) for state, _, _ in self.measured.values()]
         self.model.fit(rows, [result.cost for _, result, _ in self.measured.values()])
 
 

@@ -1,15 +1,8 @@
 """Bound inference: how far every loop goes, and which region of its tensor each stage computes.
 
 Consumers come before producers.  A stage that is computed inside a loop covers what its consumers read while the loops
-around that place are fixed and those inside vary.  A region is an interval in every dimension; where it begins is
-linear in the fixed loops.
-
-Which loops are fixed depends on who shares the storage of the stage:
-
-    storage   is shared by              blocks    threads   virtual threads   other loops
-    global    the whole program         vary      vary      vary              fixed
-    shared    the threads of a block    fixed     vary      vary              fixed
-    local     nobody                    fixed     fixed     fixed             fixed
+around that place are fixed and those inside vary; which are fixed depends on who shares the storage of the stage.  A
+region is an interval in every dimension; where it begins is linear in the fixed loops.
 """
 
 from __future__ import annotations
@@ -171,11 +164,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Other stages while the loops `fixed` are fixed, for storage of a rank."""
-
     bounds: Bounds
-    fixed: list[Loop]
-    rank: int
+    fixed: list[Loop]  # while these are fixed, other stages are seen
+    rank: int  # of the storage
 
     def axes(self, k: int) -> list[Region]:
         """The region of each axis of stage k: where the region of the stage starts, and its own loops."""

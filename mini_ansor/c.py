@@ -5,25 +5,92 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
 from math import inf, prod
 from pathlib import Path
 
 import numpy as np
 
-from .expr import Call, Const, Expr, Load, Op, evaluate, span
-from .lower import Alloc, For, If, Lowered, Seq, Stmt, Store, Var, lower
+from .expr import Axis, Call, Const, Expr, Load, Op, evaluate, loads, span, substitute, transform, walk
+from .lower import Alloc, For, If, Lowered, Seq, Stmt, Store, Var, lower, simplify
 from .program import BYTES, State, StepError, ordered
 
 CTYPES = {"float32": "float", "int32": "int", "bool": "unsigned char"}
-FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math")
+NO_MEMCPY = "-fno-tree-loop-distribute-patterns"  # it would keep sums out of registers
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", NO_MEMCPY)
 OPERATORS = {
     "min": "({0} < {1} ? {0} : {1})", "max": "({0} > {1} ? {0} : {1})", "select": "({} ? {} : {})", "!": "!{}",
     "cast": "(({1}){0})",
 }  # fmt: skip
 SLACK = 8  # elements behind each buffer, which a loop that goes beyond its row may read
 ON_STACK = 1 << 16  # bytes of the largest buffer of a loop that is kept on the stack of a thread
+VECTORS, LANES, UNROLLED = 12, 8, 128  # that a tile in registers has at most, and statements that are unrolled for it
 BUILD_SECONDS, RUN_SECONDS, REPEAT_SECONDS, REPEATS = 30, 20, 0.05, 3
+
+
+def in_registers(s: Stmt) -> Stmt:
+    """`s` with tiles of sums in registers while parts of their reductions are computed (unroll and jam).
+
+        for r: for i: for j: C[...] += ...                becomes, with i and r in two parts each,
+        for i_0: for r_0: { acc[...] = C[...];  for r_1: for i_1: for j: acc[...] += ...;  C[...] = acc[...]; }
+
+    gcc makes registers of `acc`, since all loops over it are unrolled.  The order in which anything is summed up stays.
+    """
+    loops, inner = list[For](), s
+    while isinstance(inner, For) and inner.kind != "parallel":
+        loops, inner = [*loops, inner], inner.body
+    match s:
+        case For() if loops and isinstance(inner, Store):
+            return _in_tiles(loops, inner)
+        case If(_, body) | Alloc(_, body) | For(_, _, body):
+            return replace(s, body=in_registers(body))
+        case Seq(parts):
+            return Seq(tuple(map(in_registers, parts)))
+    return s
+
+
+def _in_tiles(loops: Sequence[For], store: Store) -> Stmt:
+    """The loops around a store, those over its sums inside those of the reduction where they fit."""
+    buffer, moving = store.buffer, set(walk(store.index))
+    runs = [list(run) for _, run in groupby(loops, lambda f: f.var in moving)]
+    summed = len(runs) > 1 and buffer in [load.op for load in loads(store.value)]
+    if loops[-1].kind != "vectorize" or loops[-1].var not in moving or not summed:
+        return _nested(loops, store)
+    space, reduction = runs.pop(), runs.pop()
+    space = [*runs.pop(), *space] if runs else space
+    lanes = loops[-1].var.extent + loops[-1].beyond
+    outer, tile, values = _cut(space, VECTORS * min(lanes, LANES))
+    tile[-1:] = [replace(f, kind="vectorize") for f in tile[-1:]]
+    place: Expr = Const(0)
+    for f in tile:
+        place = place * f.var.extent + f.var
+    parts, unrolled, others = _cut(reduction, UNROLLED * lanes // (size := prod(f.var.extent for f in tile)))
+    acc = Load(Op("acc", (Axis("at", size),), None, buffer.dtype, "acc"), (place,))
+    index, value = [simplify(substitute(e, {**values, **others})) for e in (store.index, store.value)]
+    value = transform(value, lambda e: acc if isinstance(e, Load) and e.op is buffer else None)
+    work = _nested([*unrolled, *tile], Store(acc.op, place, value))
+    begin, end = _nested(tile, Store(acc.op, place, Load(buffer, (index,)))), _nested(tile, Store(buffer, index, acc))
+    return _nested([*[f for run in runs for f in run], *outer, *parts], Alloc(acc.op, Seq((begin, work, end))))
+
+
+def _cut(loops: Sequence[For], most: int) -> tuple[list[For], list[For], dict[Axis, Expr]]:
+    """The loops in outer parts and inner ones of at most `most` iterations, and what their variables are then."""
+    outer, inner, values = list[For](), list[For](), dict[Axis, Expr]()
+    for f in reversed(loops):
+        n = f.var.extent + f.beyond
+        part = max(d for d in range(1, min(n, most) + 1) if n % d == 0)
+        first, second = Var(f"{f.var.name}_0", n // part), Var(f"{f.var.name}_1", part)
+        outer[:0] = [For(first, "serial", f.body)] if part < n else []
+        inner[:0] = [For(second, "unroll", f.body)] if part > 1 else []
+        values[f.var] = (first if part < n else Const(0)) * part + (second if part > 1 else Const(0))
+        most //= part
+    return outer, inner, values
+
+
+def _nested(loops: Sequence[For], body: Stmt) -> Stmt:
+    return reduce(lambda inner, f: replace(f, body=inner), reversed(loops), body)
 
 
 class Text:
@@ -101,7 +168,7 @@ def c_text(program: Lowered) -> str:
     args = [f"{CTYPES[b.dtype]} *restrict {text.name(b)}" for b in program.args]
     for b in program.own:
         lines.append(f"static {CTYPES[b.dtype]} {text.name(b)}[{b.shape[0] + SLACK}] __attribute__((aligned(64)));")
-    lines += ["", f"void program({', '.join(args)}) {{", *text.stmt(Seq(program.nests)), "}", ""]
+    lines += ["", f"void program({', '.join(args)}) {{", *text.stmt(in_registers(Seq(program.nests))), "}", ""]
     return "\n".join(lines)
 
 
@@ -142,7 +209,6 @@ int main(int argc, char **argv) {{
 """
 
 
-# ------------------------------------------------------------------------------------------------------- measurement
 @dataclass(frozen=True)
 class Result:
     """What measuring gave: seconds of each repeat, or an error by its number in records; `all_cost` is everything."""
@@ -185,17 +251,15 @@ class Measurer:
         start, error, message = time.time(), 0, ""
         try:
             costs: tuple[float, ...] = self._measured(state)
+        except StepError as e:
+            costs, error, message = FAILED, INSTANTIATION, str(e)
         except Failure as e:
             costs, error, message = FAILED, *e.args
         return Result(costs, error, message, time.time() - start, int(time.time()))
 
     def _measured(self, state: State) -> tuple[float, ...]:
-        try:
-            source = c_text(lower(state)) + main_text(self.args)
-        except StepError as e:
-            raise Failure(INSTANTIATION, str(e)) from e
         folder = Path(self.folder.name)
-        (folder / "program.c").write_text(source)
+        (folder / "program.c").write_text(c_text(lower(state)) + main_text(self.args))
         self._run(["gcc", *FLAGS, "program.c", "-o", "program", "-lm"], BUILD_SECONDS, COMPILE, BUILD_TIMEOUT)
         printed = self._run(["./program", "inputs", "outputs"], RUN_SECONDS, RUNTIME, RUN_TIMEOUT)
         data = (folder / "outputs").read_bytes()
@@ -220,10 +284,9 @@ class Measurer:
 
 def difference(got: np.ndarray, want: np.ndarray) -> str:
     """Where a result in float32 is further from one in float64 than rounding explains; "" if nowhere."""
-    if got.dtype != np.float32:
-        return "" if np.array_equal(got, want) else "it is not equal"
-    close = np.isclose(got, want, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(want).max(initial=0))))
+    atol = 1e-5 * max(1.0, float(np.abs(want).max(initial=0)))
+    close = np.isclose(got, want, rtol=1e-4, atol=atol) if got.dtype == np.float32 else got == want
     if close.all():
         return ""
     worst = tuple(int(i) for i in np.argwhere(~close)[0])
-    return f"{np.count_nonzero(~close)} elements are wrong, at {worst} {got[worst]:g} instead of {want[worst]:g}"
+    return f"{np.count_nonzero(~close)} elements are wrong, at {worst} {got[worst]} instead of {want[worst]}"

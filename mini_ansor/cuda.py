@@ -1,9 +1,4 @@
-"""CUDA C++: the text of the kernels of a lowered program, one for each stage at root.
-
-Loops that steps bound to blocks and threads are the launch of a kernel, not loops in it.  Copies in shared memory are
-filled by all threads of a block between two barriers; private buffers become registers, once every loop over them is
-unrolled.
-"""
+"""CUDA C++: the text of the kernels of a lowered program, one for each stage at root."""
 
 from dataclasses import dataclass
 from math import prod

@@ -1,8 +1,5 @@
 """Tensor expressions: what each point of a tensor is, and its meaning in NumPy.
 
-    expr = Axis(name, extent) | Const(value, type) | Call(op, args, type) | Load(op, indices)
-         | Reduce(fold, source, axes)
-
 An operation (`Op`) gives one tensor: an input, or `body` computed at every point of its `axes`.  Nothing here knows of
 loops: in which order points are computed is said by steps.
 """

@@ -2,9 +2,7 @@
 
 A row describes a computed stage: how many operations it does, which of its loops are annotated, and how many bytes its
 loops touch of the tensor that it writes and the four largest that it reads, level by level.  Level l of a nest of L
-loops means: the loops outside of l are fixed at 0, loops l .. L-1 vary.  A fused loop counts as the loops it was fused
-of.  TVM's formulas have faults, of which the engine is rid (`ansor/features/schema.py` has the formula of every
-column); these are the engine's.
+loops means: the loops outside of l are fixed at 0, loops l .. L-1 vary.  A fused loop counts as its parts.
 """
 
 from collections import Counter
@@ -149,7 +147,6 @@ class Nest:
         return {f"arith_intensity_{i}": flops * self.inside[level] / total[level] for i, level in enumerate(levels)}
 
 
-# ------------------------------------------------------------------------------------------------------------- rows
 @dataclass(frozen=True)
 class Access:
     """How a row uses a tensor."""

@@ -1,8 +1,5 @@
 """Lowering: from bounds to loops, buffers and stores.
 
-    stmt = For(var, kind, body, beyond) | If(cond, body) | Store(buffer, index, value) | Seq(parts)
-         | Alloc(buffer, body) | Barrier()
-
 Buffers are one-dimensional: each is an `Op` with one axis, and a `Load` of it has one index.
 """
 
@@ -107,7 +104,6 @@ def simplify(e: Expr) -> Expr:
     return e
 
 
-# ------------------------------------------------------------------------------------------------------------- nests
 class _Lowering:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds, self.state, self.stages = bounds, bounds.state, bounds.state.stages

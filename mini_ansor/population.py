@@ -1,13 +1,11 @@
 """Programs of sketches: drawn at random (section 4.2 of the paper), mutated, crossed and evolved (section 5.1).
 
-A program is a sketch and its genes: lengths for the splits that the sketch left open, and a number from 0 to 1 for
-every other decision of every stage.  `program` reads the genes in a fixed order, so that whatever mutation and
-crossover do to them, the steps that come out are consistent.
+A program is a sketch and its genes: lengths for its open splits, and a number from 0 to 1 for every other decision of
+every stage.  `program` reads them in a fixed order: its steps fit together, whatever mutation and crossover do.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -43,7 +41,6 @@ Scored = tuple[float, State, Genes]
 Score = Callable[[Sequence[State]], np.ndarray]
 
 
-@lru_cache(maxsize=4096)
 def factorizations(extent: int, count: int) -> tuple[tuple[int, ...], ...]:
     """All `count` lengths whose product divides the extent; the last is at most `MAX_INNERMOST`."""
     if count == 0:

@@ -1,8 +1,4 @@
-"""A program: the operations of a computation, what each reads of the others, and the loops of its stages.
-
-Operations are named by their position in the order of the program, which is also the number of their stage.  The
-first half is what sketch rules ask of operations (table 1 of the paper), the second what steps change: the loops.
-"""
+"""A program: the operations of a computation, what each reads of the others, and the loops of its stages."""
 
 from __future__ import annotations
 

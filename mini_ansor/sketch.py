@@ -3,18 +3,6 @@
 Stages are visited from the last to the first.  Every rule that applies to a stage makes new states, each with the
 stage to visit next; a sketch is a state whose stages are all visited.  Tile sizes are holes (None): the structure of
 loops is decided here, and everything else when a sketch is sampled.
-
-    rule                 CPU  GPU   of the paper
-    cache_read                 x    5 for inputs: copies in shared memory
-    const_location             x    (winograd: the tile of the input that a constant matrix multiplies)
-    always_inline         x    x    2
-    const_tensor          x    x    (winograd: the product with the constant matrix is unrolled)
-    rfactor               x         6
-    cross_thread               x    6 for GPUs
-    cache_write           x    x    5
-    tile_with_fusion      x    x    4
-    tile                  x    x    3
-    skip                  x    x    1
 """
 
 import itertools

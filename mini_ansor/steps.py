@@ -1,8 +1,5 @@
 """TVM's fourteen steps, and the state that a list of them makes of a computation.
 
-A program is a computation and a list of steps: so are sketches, samples and records, and whoever wants to know what a
-program is replays them.
-
 Each step is a function that takes a state to the next.  The arguments behind the state are the fields of TVM's record
 format, in order; `k` is the number of the stage.  Positions of loops and numbers of stages are those before the step.
 A length of None is a hole: the state is a sketch.

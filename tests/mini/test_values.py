@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from ansor.sketch import generate_sketches as engine_sketches
 from codegen_cuda.emulation import emulator
 from exercises.core.mini import product_and_relu
 from mini_ansor import c, steps
-from mini_ansor.__main__ import compute, placeholder
+from mini_ansor.__main__ import compute, matmul, placeholder
 from mini_ansor.c import Measurer, difference
 from mini_ansor.cuda import kernels
 from mini_ansor.expr import Axis, Op, Reduce, binary, evaluate
@@ -114,7 +115,26 @@ def test_a_vector_loop_goes_on_in_the_padding_of_its_row(make: Callable[..., lis
     state = steps.annotate(state, k, 2, "vectorize")
     text = c.c_text(lower(state))
     assert f"float C_4[{8 + c.SLACK}]" in text
-    assert f"j_7 < {lanes}; ++j_7) {{\n          C_4[j_7] = (C_4[j_7] + " in text, text
+    found = re.search(r"j_1_7 < (\d); \+\+j_1_7\) \{\s+acc_6\[j_1_7\] = \(acc_6\[j_1_7\] \+ ", text)
+    assert found is not None and found[1] == str(lanes), text
+    result = Measurer(args, np.random.default_rng(0)).measure(state)
+    assert (result.error_no, result.message) == (0, "")
+
+
+@needs_gcc
+def test_sums_of_a_tile_are_in_registers_while_a_part_of_the_reduction_is_computed() -> None:
+    """Of 24 x 16 sums the 6 x 16 that are twelve vectors, and 8 of 48 terms: as many statements as are unrolled."""
+    args = matmul(24, 16, 48)
+    state = steps.reorder(steps.split(initial(args), 2, 1, 16, (8,), 1), 2, (3, 0, 1, 2))
+    state = steps.annotate(state, 2, 3, "vectorize")
+    text = c.c_text(lower(state))
+    loops = re.findall(r"for \(int (\w+)_\d+ = 0; \w+ < (\d+)|float (acc)_\d+\[(\d+)\]", text)
+    tile = [("i_1", "6"), ("j_0_1", "2"), ("j_1_1", "8")]
+    assert [("".join(found[::2]), "".join(found[1::2])) for found in loops] == [
+        *[("init_i", "24"), ("init_j_0", "2"), ("init_j_1", "8"), ("i_0", "4"), ("k_0", "6")],
+        *[("acc", str(96 + c.SLACK)), *tile, ("k_1", "8"), *tile, *tile],
+    ]
+    assert text.count("#pragma GCC unroll") == 7, text  # all loops inside, but those of lanes
     result = Measurer(args, np.random.default_rng(0)).measure(state)
     assert (result.error_no, result.message) == (0, "")
 
