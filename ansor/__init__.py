@@ -24,7 +24,7 @@ from .core.errors import (
     NoRecordError,
     TaskError,
 )
-from .core.host.versions import version_of
+from .core.host.hints import version_of
 from .core.target import target
 from .core.target.hardware import HardwareParams
 from .core.target.registry import register_backend
@@ -36,7 +36,7 @@ from .core.tasks.workloads import (
     register_workload_tensors,
     workload_key_to_tensors,
 )
-from .core.values.layout_option import LayoutRewriteOption
+from .core.values.options import LayoutRewriteOption
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .measure import (
     BuildResult,

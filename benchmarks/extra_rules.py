@@ -20,7 +20,7 @@ import te_lite as te
 from ansor.core.tasks.measure_values import MeasureInput, MeasureResult
 from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra_rules import OWNERS, extra_sketches
+from ansor.sketch.generate import OWNERS, extra_sketches
 from benchmarks import report
 from benchmarks.workloads import OPERATORS, SHAPES, WORKLOADS, Tensors
 from te_lite.schedule.state import State

@@ -26,7 +26,7 @@ from ansor.core.target.hardware import host_cores
 from benchmarks import report
 from benchmarks.operators import searched, with_threads
 from codegen_c.compile import load
-from codegen_c.host import host_options
+from codegen_c.processor import host_options
 from te_lite import ComputeDAG
 from tests.workloads import matmul
 

@@ -29,14 +29,14 @@ import numpy as np
 
 import ansor
 from ansor.core.tasks.catalog import CATALOG
-from ansor.evolve.buckets import Row
 from ansor.evolve.neighbours import neighbours
+from ansor.evolve.selection import Row
 from ansor.measure.batch import Batch
 from ansor.measure.pipeline import alone
 from ansor.policy.proposals import Proposals
 from ansor.policy.search_loop import begin_round, end_round
 from ansor.space.duplicates import program_text
-from ansor.space.variants import mutate_place
+from ansor.space.spaces import mutate_place
 from benchmarks import report
 from benchmarks.workloads.layers import layer_norm
 from relay_lite.tuning.network import load_network

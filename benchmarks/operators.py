@@ -42,7 +42,7 @@ import numpy as np
 
 import ansor
 from ansor.cli.torch_side import allow_tf32
-from ansor.core.device.backends import on_device
+from ansor.core.device.backend import on_device
 from ansor.core.target.hardware import host_cores
 from ansor.core.target.target import TF32, Target
 from ansor.records.best import load_best_record

@@ -23,7 +23,7 @@ from ansor.core.device.nd import aligned_copy
 from ansor.core.target.hardware import host_cores
 from benchmarks import report
 from benchmarks.fma_peak import peak
-from codegen_c.host import host_options
+from codegen_c.processor import host_options
 from te_lite.computation.tensor import Tensor
 from te_lite.loops.register_tile import largest_divisor
 from te_lite.schedule.schedule import Schedule

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansor.core.host.hints import python
-from ansor.core.values.wording import columns_of
+from ansor.core.values.checks import columns_of
 from ansor.records.store import OFF
 from benchmarks.needs import file_to_write, gpu, path_to_read, require_names, require_packages, sentence
 from te_lite import environment

@@ -21,7 +21,7 @@ import numpy as np
 from ansor.core.tasks.measure_values import FAILED_COST, MeasureErrorNo, Prediction, Spent
 from ansor.records.journal import scan_lines
 from ansor.records.lines import load_record_from_string
-from ansor.records.rounds import prediction_line, round_line
+from ansor.records.notes import prediction_line, round_line
 from ansor.report.page import write_report
 
 from . import report

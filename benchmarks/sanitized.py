@@ -15,7 +15,7 @@ import numpy as np
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from benchmarks import report
 from codegen_cuda.driver.module import CudaModule, open_device
 from tests.conv_layer import conv2d_layer

@@ -25,7 +25,7 @@ import numpy as np
 import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.target.target import FP32X3, TF32, Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from benchmarks import report
 from codegen_cuda.driver.module import CudaModule, open_device
 from codegen_cuda.driver.toolkit import sanitizer_path

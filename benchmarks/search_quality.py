@@ -41,7 +41,7 @@ import ansor
 from ansor.cli.compare import timed_in_turns
 from ansor.core.device.nd import aligned_copy
 from ansor.core.tasks.catalog import CATALOG
-from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.cost_model.prior import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report

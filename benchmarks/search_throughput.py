@@ -31,8 +31,8 @@ import te_lite as te
 from ansor.features import extract
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
-from ansor.space.choices import Population
 from ansor.space.programs import programs
+from ansor.space.spaces import Population
 from benchmarks import report, workloads
 from te_lite import Tensor
 

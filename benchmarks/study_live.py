@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.core.device.backends import on_device
+from ansor.core.device.backend import on_device
 from ansor.core.errors import TaskError
 from ansor.core.target.target import Target
 from ansor.records.lines import validated_records, workload_of

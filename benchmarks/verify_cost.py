@@ -28,8 +28,8 @@ import numpy as np
 
 import ansor
 import te_lite as te
+from ansor.measure.channel import task_payload
 from ansor.measure.jobs import Workbench
-from ansor.measure.payload import task_payload
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from relay_lite.testing.by_name import NETWORKS, get_workload

@@ -26,9 +26,8 @@ import relay_lite as relay
 from ansor.core.target.target import Target
 from benchmarks import report
 from benchmarks.zoo_models import MODELS, Input, live_model
-from relay_lite.compiler.extract import group_uses
 from relay_lite.compiler.group_programs import choose_program, wanted
-from relay_lite.compiler.optimize import optimize
+from relay_lite.compiler.optimize import group_uses, optimize
 from relay_lite.frontend import from_onnx
 from relay_lite.ir.module import IRModule, main_function
 from relay_lite.ir.nodes import Call, Constant, Expr, Tuple, TupleGetItem, Var

@@ -4,7 +4,7 @@ from te_lite.timing import Timing
 
 from .emit import emit
 from .errors import CallError, CompileError, EmitError
-from .host import Options, host_options
 from .module import Module, build
+from .processor import Options, host_options
 
 __all__ = ["CallError", "CompileError", "EmitError", "Module", "Options", "Timing", "build", "emit", "host_options"]

@@ -21,9 +21,9 @@ import numpy as np
 
 from ansor.core.device.backend import Backend
 from ansor.core.device.nd import aligned_empty
-from ansor.core.host.processor_family import host_family
+from ansor.core.host.process import host_family
 from ansor.core.target.hardware import HardwareParams, host_cores, processor
-from ansor.core.values.wording import counted
+from ansor.core.values.checks import counted
 from te_lite.errors import require
 from te_lite.later import when_called
 from te_lite.loops.stmt import LoweredFunc
@@ -32,10 +32,9 @@ from . import caches
 from .compile import FLAGS, compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
 from .errors import CallError, CompileError
-from .host import PROCESSORS
 from .module import build
 from .openmp import open_library
-from .processor import NATIVE, check_processor, flags_for, options_for, processor_flag
+from .processor import NATIVE, PROCESSORS, check_processor, flags_for, options_for, processor_flag
 from .timing import costs
 
 Array = np.ndarray[Any, np.dtype[Any]]

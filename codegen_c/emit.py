@@ -28,8 +28,8 @@ from te_lite.verify.verify import require_lowered, verify
 
 from .errors import EmitError
 from .horizontal_sums import lane_sums
-from .host import Options, host_options
 from .indices import Indices
+from .processor import Options, host_options
 from .promote import promote
 from .registers import scalarise
 from .statements import Emitter, heap_allocs

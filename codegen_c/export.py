@@ -17,7 +17,7 @@ from ansor.core.device.exported_program import (
     table_text,
 )
 from ansor.core.files.private_files import read_sealed
-from ansor.core.host.processor_family import host_family
+from ansor.core.host.process import host_family
 from te_lite.errors import require
 from te_lite.loops.c_text import TYPES
 from te_lite.loops.names import Names
@@ -26,11 +26,10 @@ from te_lite.loops.stmt import LoweredFunc
 from .compile import compiler_command, library_path, processor_flags
 from .emit import emit, entry_name
 from .errors import CompileError
-from .host import check_machine, machine_facts
 from .library import library_file
 from .module import Module
 from .openmp import open_library
-from .processor import flags_for, options_for
+from .processor import check_machine, flags_for, machine_facts, options_for
 
 
 class CExporter:

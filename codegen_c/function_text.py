@@ -1,19 +1,35 @@
 """The text of one C function while it is written: names, expressions, registers, and the lines so far.
 
-Both `statements.py` and `register_block.py`, which prints runs of register arithmetic, write here.
+Both `statements.py` and `registers.py`, which prints runs of register arithmetic, write here.  The functions of float32
+are those of `functions.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from te_lite.expr.expr import Binary, BufferLoad, Expr, Var
+from te_lite.expr.expr import Binary, BufferLoad, Call, Expr, Var
+from te_lite.loops.c_text import POSTFIX, CText
 from te_lite.loops.names import Names
 from te_lite.loops.stmt import Buffer, For, Store
 
+from .functions import definitions, function_name, is_ours
 from .indices import Indices
-from .scalar_text import ScalarText
 from .vector_text import Prelude, VectorText
+
+
+@dataclass
+class ScalarText(CText):
+    """Prints expressions of one function; `helpers` collects the text of the functions that are called."""
+
+    def function(self, e: Call, args: Sequence[str]) -> tuple[str, int]:
+        """The text of a call; see `CText`."""
+        if not is_ours(e):
+            return super().function(e, args)
+        name = function_name(e)
+        self.helpers.update(definitions(name))
+        return f"{name}_f32({', '.join(args if name == 'pow' else args[:1])})", POSTFIX
 
 
 @dataclass

@@ -23,8 +23,8 @@ from te_lite.loops.perfect_nest import IN_TURN
 from te_lite.loops.register_tile import VECTOR_DTYPES
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Stmt, Store, bodies, seq, stmts_of, with_bodies
 
-from .host import Options
 from .indices import Indices
+from .processor import Options
 
 LEAST_LANES = 4
 _OPERATIONS = ("+", "*", "min", "max")

@@ -1,4 +1,4 @@
-"""Networks as one shared library: many kernels and the calls between them, so that a run is one call from Python.
+"""Networks as one shared library: kernels, the calls between them, and the threads that share each.
 
 Kernels are compiled one by one (side by side, if the caller uses threads) and kept under a name made of their source;
 the driver is a small source that calls them in order on pointers; `link` puts everything together.
@@ -7,6 +7,9 @@ the driver is a small source that calls them in order on pointers; `link` puts e
     double network_seconds(int64_t number, int64_t first, int64_t last, unsigned char *arena, void *const *data);
 
 run the steps `first .. last - 1`, once or `number` times with the seconds taken.
+
+A network is a hundred parallel loops one after the other, and OpenMP's library ends none before each of its threads has
+come to it.  With the threads of team.c, whoever is there does the work (docs/measuring.md).
 """
 
 from __future__ import annotations
@@ -23,9 +26,43 @@ from te_lite.expr.expr import BufferLoad, Expr
 from te_lite.expr.visit import transform
 from te_lite.loops.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, allocated, bodies, map_exprs, with_bodies
 
-from .compile import build_folder, compiler_facts, run_compiler, stored_path
-from .host import Options, host_options
-from .team import team_objects
+from .compile import (
+    OBJECT_FLAGS,
+    build_folder,
+    compiler_command,
+    compiler_facts,
+    object_code,
+    run_compiler,
+    stored_path,
+)
+from .processor import NATIVE, Options, host_options, macros_of
+
+# -------------------------------------------------------------------------------------------------------------- threads
+
+
+SOURCE = Path(__file__).parent / "team.c"
+NAME = "threads.team"
+"""No kernel has such a name."""
+_OTHERS = {"__clang__", "__INTEL_COMPILER", "__NVCOMPILER", "__PGI"}
+_FLAGS = (*[flag for flag in OBJECT_FLAGS if flag != "-fopenmp"], "-fvisibility=hidden")
+
+
+def team_objects() -> Mapping[str, bytes]:
+    """What is linked with the kernels of a network in place of OpenMP's library; nothing where that is needed.
+
+    Raises CompileError.
+    """
+    return {NAME: object_code(SOURCE.read_text(), "team", _FLAGS)} if is_gcc(compiler_command()) else {}
+
+
+def is_gcc(command: tuple[str, ...]) -> bool:
+    """Whether the compiler is gcc for Linux, and none that only says so.  Raises CompileError."""
+    macros = macros_of(command, NATIVE)
+    return {"__GNUC__", "__linux__"} <= macros and not macros & _OTHERS
+
+
+# ------------------------------------------------------------------------------------------------------------ libraries
+
 
 RUN, SECONDS = "network_run", "network_seconds"
 _LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")

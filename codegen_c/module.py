@@ -17,7 +17,7 @@ from te_lite.timing import Timing
 from .compile import FLAGS, load
 from .emit import emit, entry_name
 from .errors import CallError
-from .host import Options
+from .processor import Options
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_CALLS = 1 << 30

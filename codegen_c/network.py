@@ -20,10 +20,9 @@ from te_lite.loops.stmt import LoweredFunc
 from .compile import OBJECT_FLAGS, compiler_facts, object_code, store_path
 from .emit import emit, refuse_threads
 from .errors import CompileError
-from .host import check_machine, host_options, machine_facts
 from .library import RUN, SECONDS, KernelCall, Pointer, driver_source, hoist_scratch, library_file, link
 from .openmp import open_library
-from .processor import flags_for, options_for
+from .processor import check_machine, flags_for, host_options, machine_facts, options_for
 
 DRIVER, BINARY = "network.c", "network.so"
 

@@ -26,10 +26,9 @@ from te_lite.loops.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
 from te_lite.loops.register_tile import TileLoop, register_tile
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Seq, Stmt, Store, bodies, seq, with_bodies
 
-from .host import Options
 from .indices import Indices, Linear
-from .unroll import unroll
-from .vectorize import normal_stmt
+from .processor import Options
+from .vectorize import normal_stmt, unroll
 
 
 @dataclass(frozen=True)

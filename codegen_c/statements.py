@@ -12,13 +12,12 @@ from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store
 
 from .errors import EmitError
 from .function_text import FunctionText
-from .host import Options
 from .indices import Indices
 from .prefetch import fetched_ahead, next_panels
-from .register_block import RegisterBlock
-from .registers import register_slots
+from .processor import Options
+from .registers import RegisterBlock, register_slots
 from .transpose import Square
-from .unroll import unrolled_nodes, unrolled_size
+from .vectorize import unrolled_nodes, unrolled_size
 
 _WRAP = 8
 # what `Options.max_unrolled` statements weigh in expression nodes

@@ -20,8 +20,8 @@ from te_lite.loops.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
 from te_lite.loops.register_tile import VECTOR_DTYPES
 from te_lite.loops.stmt import For, ForKind, If, Stmt, Store, bodies, seq, with_bodies
 
-from .host import Options
 from .indices import Indices, Linear
+from .processor import Options
 from .vectorize import normal_stmt
 
 LEAST_LANES, MOST_LANES = 4, 16

@@ -1,4 +1,4 @@
-"""Strip-mining of vectorized loops: pieces of one machine vector each.
+"""Loops rewritten before they are text: strip-mining of vectorized ones, unrolling of small ones.
 
 A loop of 24 floats becomes a piece of 16 lanes and one of 8 (longer ones a serial loop over full vectors).  A piece
 has a power of two as its extent, or any number where vectors can be read and written in part (7 floats are a vector
@@ -11,7 +11,7 @@ several, until all of them are known) become arrays of all iterations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from te_lite.expr.dtype import BYTES
@@ -29,14 +29,15 @@ from te_lite.loops.stmt import (
     Store,
     allocated,
     bodies,
+    exprs_of,
     map_exprs,
     seq,
     with_bodies,
 )
 
-from .functions import in_vectors
-from .host import Options
+from .functions import in_vectors, nodes
 from .indices import Indices
+from .processor import Options
 
 
 def is_accumulation(s: Store) -> bool:
@@ -199,3 +200,50 @@ def legalise(s: Stmt, options: Options, indices: Indices) -> tuple[Stmt, set[Var
     """Cut the vectorized loops of `s`; gives the statement and the lane variables."""
     pass_ = Vectorizer(options, set(), indices)
     return pass_.stmt(s), pass_.lanes
+
+
+# ------------------------------------------------------------------------------------------------------------ unrolling
+
+
+Chosen = Callable[[For], bool]
+
+
+def unrolled_size(s: Stmt, chosen: Chosen) -> int:
+    """How many stores there are after the chosen loops are written out."""
+    if isinstance(s, Store):
+        return 1
+    inner = sum(unrolled_size(b, chosen) for b in bodies(s))
+    return inner * s.extent if isinstance(s, For) and chosen(s) else inner
+
+
+def unrolled_nodes(s: Stmt) -> int:
+    """How many expression nodes there are after UNROLLED loops are written out; at least 1.
+
+    It is what a compiler has to chew on: one store may hold a padded read with a hundred nodes, or a function of ours.
+    """
+    own = sum(nodes(x) for e in exprs_of(s) for x in walk(e))
+    inner = own + sum(unrolled_nodes(b) for b in bodies(s))
+    return inner * s.extent if isinstance(s, For) and s.kind is ForKind.UNROLLED else max(inner, 1)
+
+
+def unroll(s: Stmt, chosen: Chosen, indices: Indices) -> Stmt:
+    """`s` with the chosen loops written out and all indices in normal form; false branches vanish."""
+    return _unroll(s, chosen, indices, {})
+
+
+def _unroll(s: Stmt, chosen: Chosen, indices: Indices, env: Mapping[Var, Expr]) -> Stmt:
+    match s:
+        case For() if chosen(s):
+            steps = [_unroll(s.body, chosen, indices, {**env, s.var: const(k, s.var.dtype)}) for k in range(s.extent)]
+            return seq(*steps)
+        case Store():
+            return normal_stmt(s, indices, env) if env else s
+        case If(cond=cond, then=then):
+            test = indices.normal(cond, env)
+            if isinstance(test, Const):
+                return _unroll(then, chosen, indices, env) if test.value else seq()
+            return If(test, _unroll(then, chosen, indices, env))
+        case For() | Alloc():
+            return with_bodies(s, (_unroll(bodies(s)[0], chosen, indices, env),))
+        case _:
+            return seq(*[_unroll(b, chosen, indices, env) for b in bodies(s)])

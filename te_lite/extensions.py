@@ -99,10 +99,10 @@ EXTENSIONS: tuple[Extension, ...] = (
     Extension(
         "cpu_kernels", ("analysis",),
         (
-            Offer("packed_read", "packed_read:packed_read_sketches", 50, CPU, True),
-            Offer("micro_kernel", "rules:product_sketches", 60, CPU, True),
+            Offer("packed_read", "operands:packed_read_sketches", 50, CPU, True),
+            Offer("micro_kernel", "long_products:product_sketches", 60, CPU, True),
             Offer("joined_rows", "joined_rows:joined_row_sketches", 70, CPU, True),
-            Offer("joined_columns", "joined_columns:joined_column_sketches", 80, CPU, True),
+            Offer("joined_columns", "joined_rows:joined_column_sketches", 80, CPU, True),
             Offer("shared_panels", "shared_panels:shared_panel_sketches", 90, CPU, True),
         ),
     ),

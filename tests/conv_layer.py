@@ -9,8 +9,7 @@ import numpy as np
 
 import te_lite as te
 from te_lite import Tensor, topi
-from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, FollowFusedSplit, FollowSplit, Fuse, Pragma, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt, ComputeInline
 from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.step import Length, Step

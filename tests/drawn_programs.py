@@ -9,13 +9,11 @@ import numpy as np
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.core.values.options import SketchOptions
-from ansor.space.choices import Space
 from ansor.space.decisions.factor_tables import factor_table
-from ansor.space.decisions.splits import holes
+from ansor.space.decisions.loops import holes
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space, rfactor_positions, space_of
+from ansor.space.spaces import Space, random_space, random_variant, rfactor_positions, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import random_variant
 from te_lite.schedule.state import State
 
 

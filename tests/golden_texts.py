@@ -14,7 +14,7 @@ from pathlib import Path
 import codegen_c
 import codegen_cuda
 import te_lite as te
-from codegen_c.host import PROCESSORS
+from codegen_c.processor import PROCESSORS
 from te_lite import topi
 from te_lite.schedule.state import State
 from tests.workloads import matmul

@@ -12,8 +12,7 @@ import numpy as np
 
 from te_lite import ComputeDAG, LoweredFunc, LowerError, ScheduleError, State, lower
 from te_lite.loops.stmt import Alloc, For, If, Seq, Stmt
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, Fuse, Pragma, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor

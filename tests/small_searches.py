@@ -13,7 +13,7 @@ from ansor.core.tasks.measure_values import RunOptions
 from ansor.measure import local
 from ansor.measure.local import LocalRunner
 from ansor.policy.sketch_policy import SketchPolicy
-from ansor.space import replayed
+from ansor.space import trace
 
 SMALL_POPULATION = 128
 """Programs that evolve in a search of a test which does not say how many: a sixteenth of what a user's search has."""
@@ -33,7 +33,7 @@ def make_small(put: Callable[[object, str, object], None]) -> None:
         {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION,
          "evolutionary_search_num_iters": FEW_GENERATIONS},
     )  # fmt: skip
-    put(replayed, "COMES_AGAIN", OFTEN)
+    put(trace, "COMES_AGAIN", OFTEN)
     put(local, "host_cores", lambda: 1)
     options = LocalRunner.__dict__["options"]
 

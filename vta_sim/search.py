@@ -1,8 +1,8 @@
-"""The parts of a search for target `vta` (`ansor.core.target.search_parts`)."""
+"""The parts of a search for target `vta` (`ansor.core.target.registry`)."""
 
 from __future__ import annotations
 
-from ansor.core.target.search_parts import SearchParts
+from ansor.core.target.registry import SearchParts
 
 from .measure.played import PlayedRunner
 from .sketch import machine_of

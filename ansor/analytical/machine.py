@@ -20,7 +20,7 @@ from te_lite.errors import require
 from te_lite.loops.register_tile import VectorUnit
 
 from ..core.errors import TaskError
-from ..core.host.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
+from ..core.host.process import VECTOR_BYTES, host_family, second_cache_bytes
 from ..core.target.hardware import HardwareParams, names_processor
 from ..core.target.registry import entry_of, search_parts
 from ..core.target.target import Target

@@ -12,8 +12,7 @@ from te_lite.later import when_called
 
 from ..core.target.hardware import HardwareParams
 from ..space.programs import Programs
-from ..space.replayed import Replayer
-from ..space.trace import Symbol
+from ..space.trace import Replayer, Symbol
 from .cpu import cpu_seconds
 from .loop_nests import Nest, loop_nests
 from .machine import CPU, GPU, Machine

@@ -12,7 +12,7 @@ from te_lite.errors import require
 
 from ..cluster.runner import PortableBuilder, RPCRunner
 from ..core.device.backend import SendsPrograms, TemplateBackend
-from ..core.device.backends import backend as backend_of
+from ..core.device.backend import backend as backend_of
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError
 from .measure import Measurer

@@ -15,12 +15,12 @@ from ansor.measure.local import LocalRunner as ProgramRunner
 from te_lite.errors import require
 
 from ..cluster.runner import RPCRunner
-from ..core.device.backends import backend as backend_of
+from ..core.device.backend import backend as backend_of
 from ..core.target.hardware import host_cores
 from ..core.tasks.measure_values import MeasureErrorNo, MeasureResult
 from ..core.values.checks import require_positive
+from ..measure.channel import result_from_json, result_to_json
 from ..measure.forks import Forks
-from ..measure.payload import result_from_json, result_to_json
 from ..measure.workers import Reply, WorkerPool
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from te_lite.errors import TeError
 
 from ..measure.progress import seconds_text
-from ..records.failures import cause
 from ..records.files import PathLike
 from ..records.journal import scan_lines
 from ..records.lines import Record, parse_line
+from ..records.noted_records import cause
 from ..records.notes import RUN, read_note
 from ..records.summary import LogSummary, TaskSummary, is_one_of, summary_of
 from .measure import MeasureInput

@@ -12,7 +12,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.values.wording import columns_of
+from ..core.values.checks import columns_of
 from ..offline.contest import Run
 from ..offline.matrix import load_matrix
 from ..offline.searchers import PEERS, SEARCHERS

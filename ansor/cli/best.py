@@ -10,13 +10,12 @@ from te_lite.errors import TeError, require
 
 from ..autotvm.log_summary import best_lines, holds_configurations, log_summary
 from ..core.errors import NoRecordError, TaskError
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.measure_values import Baseline, MeasureInput, MeasureResult
 from ..measure.progress import cost_text, rate_text
-from ..records.baselines import Program, baseline_among, known_baselines
 from ..records.best import best_first, best_records
 from ..records.confirmed import SettledReader
 from ..records.lines import believed
+from ..records.noted_records import Program, baseline_among, known_baselines
 from .log import chosen, is_called
 from .user_code import add_import
 from .workload import add_chosen

@@ -8,7 +8,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.values.wording import counted
+from ..core.values.checks import counted
 from ..policy.early_stopping import AUTO
 from ..policy.effort import EFFORTS, FULL, NONE, QUICK, QUICK_SECONDS, QUICK_TRIALS
 

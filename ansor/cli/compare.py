@@ -17,14 +17,13 @@ from ..core.device.build import build_function
 from ..core.device.nd import aligned_copy
 from ..core.errors import MeasureError
 from ..core.host.hints import ansor
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.measure_values import Baseline, MeasureInput
 from ..core.tasks.task import SearchTask
 from ..core.values.steady import far_apart
 from ..measure.check import accepted_values, mismatch, poison
 from ..measure.progress import reach_text, seconds_text
-from ..records.baselines import baseline_among, known_baselines
 from ..records.best import load_best_record
+from ..records.noted_records import baseline_among, known_baselines
 from ..sketch.plain import untuned_state
 from .numpy_side import REFERENCE, numpy_run
 from .torch_side import torch_run

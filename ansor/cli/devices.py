@@ -6,8 +6,7 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
-from ..core.device.backend import Backend
-from ..core.device.backends import backend
+from ..core.device.backend import Backend, backend
 from ..core.errors import TaskError
 from ..core.target.hardware import HardwareParams
 from ..core.target.registry import entry_of, known_kinds

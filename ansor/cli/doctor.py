@@ -10,7 +10,7 @@ from typing import Any
 
 from te_lite.errors import TeError
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.target.hardware import host_cores
 from ..core.target.registry import OWN_KINDS, known_kinds
 from ..measure.noise import noise, warning

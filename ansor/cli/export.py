@@ -11,7 +11,7 @@ from ..core.device.export import PROGRAM, export_program
 from ..core.errors import TaskError
 from ..core.files.sealed_folder import require_new
 from ..core.target.target import Target
-from ..records.baselines import known_baselines
+from ..records.noted_records import known_baselines
 from .best import Best, best_of, summary_text
 from .user_code import add_import
 from .workload import add_chosen

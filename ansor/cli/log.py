@@ -10,9 +10,9 @@ from te_lite.errors import require
 
 from ..autotvm.log_summary import believed_text, log_summary
 from ..core.errors import NoRecordError, TaskError
-from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import Baseline
 from ..core.tasks.task import SearchTask
-from ..core.values.wording import counted
+from ..core.values.checks import counted
 from ..measure.progress import cost_text, figures_text, rate_text, reach_text, seconds_text, spread_text
 from ..records.summary import LogSummary, TaskSummary, is_one_of, names_of
 from .user_code import add_import

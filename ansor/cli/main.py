@@ -18,25 +18,23 @@ import numpy as np
 from te_lite.errors import TeError, require
 from te_lite.verify.verify_reads import require_reads_inside
 
-from ..core.device.backends import backend, on_device
+from ..core.device.backend import backend, on_device
 from ..core.errors import AnsorError, NoRecordError, TaskError
-from ..core.host.hints import ansor, one_command
+from ..core.host.hints import ansor, one_command, version_of
 from ..core.host.start_up import INTERRUPTED, imported
-from ..core.host.versions import version_of
 from ..core.target.target import PRECISIONS, Target
 from ..core.tasks.catalog import CATALOG
 from ..core.tasks.measure_values import MeasureInput
 from ..core.tasks.task import SearchTask
 from ..core.tasks.workloads import key_text
-from ..core.values.seeds import checked_seed
+from ..core.values.checks import checked_seed
 from ..cost_model import XGBModel
 from ..measure.progress import seconds_text
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions, usual_runner
-from ..records.baselines import known_baselines
 from ..records.best import load_best_record
-from ..records.failures import first_failure
 from ..records.lines import RecordReader, validated_records
+from ..records.noted_records import first_failure, known_baselines
 from ..records.of_task import is_of
 from ..records.recorder import RecordToFile
 from ..records.store import best_stored

@@ -10,7 +10,7 @@ from te_lite.errors import require
 from ..core.errors import TaskError
 from ..core.target.registry import front_end
 from ..core.target.target import HALVES, PRECISIONS
-from ..core.values.seeds import checked_seed
+from ..core.values.checks import checked_seed
 from . import budget, user_code
 from . import devices as cli_devices
 from .extensions import add_extensions

@@ -9,10 +9,9 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import NoRecordError, TaskError
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.measure_values import Baseline, MeasureInput
 from ..core.tasks.task import SearchTask
 from ..core.values.steady import by_turns
 from ..measure.finals import FINALISTS
@@ -21,10 +20,10 @@ from ..measure.measurer import ProgramMeasurer
 from ..measure.noise import noise, unsteady, warning
 from ..measure.progress import outcome_text, seconds_text, spread_text
 from ..policy.tuning_options import store_of
-from ..records.baselines import Program, known_baselines, program_of
 from ..records.best import best_few, ranked_records
 from ..records.journal import append_lines
 from ..records.lines import Record, RecordReader, workload_of
+from ..records.noted_records import Program, known_baselines, program_of
 from ..records.recorder import RecordToFile
 from . import devices as cli_devices
 from .log import is_called

@@ -8,7 +8,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import NoRecordError, TaskError
-from ..core.values.wording import counted
+from ..core.values.checks import counted
 from ..measure.progress import seconds_text
 from ..records.journal import replace_file
 from ..records.store import stores

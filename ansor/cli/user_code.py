@@ -22,7 +22,7 @@ from ..core.errors import TaskError
 from ..core.host.hints import told_first
 from ..core.target.registry import OWN_KINDS, known_kinds, plugin_kinds
 from ..core.tasks.workloads import make_workload_key, register_workload, registered_name
-from ..core.values.place import said
+from ..core.values.parts import said
 
 IMPORT = "Python to run first, a module or a .py file, for what it registers; may be given again"
 

@@ -9,7 +9,7 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from ..core.target.registry import front_end
-from ..core.values.seeds import checked_seed
+from ..core.values.checks import checked_seed
 from . import budget
 from .written import checked_log
 

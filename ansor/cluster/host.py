@@ -22,8 +22,8 @@ from ..core.errors import MeasureError
 from ..core.target.registry import register_backend
 from ..core.tasks.measure_values import BuildResult, MeasureInput, RunOptions
 from ..core.tasks.task import SearchTask
+from ..measure.channel import result_to_json
 from ..measure.device_runner import DeviceRunner
-from ..measure.payload import result_to_json
 from ..measure.task_data import TaskData
 from .message import Files, pack, unpack
 from .remote_session import HostedSession

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from ansor.measure.channel import result_from_json, task_payload
 from ansor.measure.local import LocalBuilder
-from ansor.measure.payload import result_from_json, task_payload
 from te_lite.errors import require
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import BackendError, MeasureError, TaskError
 from ..core.tasks.measure_values import (
     BuildResult,

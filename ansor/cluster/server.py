@@ -16,7 +16,7 @@ from typing import Any
 from te_lite import environment
 from te_lite.errors import require
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import BackendError, MeasureError
 from ..core.target.registry import register_backend
 from ..core.tasks.measure_values import DeviceInfo

@@ -5,10 +5,9 @@ Law: no device, no search.
 A model is told of measurements (`update`) and gives a score per program (`predict`), higher is better.
 """
 
-from .analytical_model import AnalyticalModel
-from .api import CostModel, FeatureModel, PythonBasedModel, reads_features
+from .api import CostModel, FeatureModel, PythonBasedModel, RandomModel, reads_features
 from .dataset import Dataset
-from .random_model import RandomModel
+from .prior import AnalyticalModel
 from .trees import Trees
 from .xgb import XGBModel
 

@@ -1,4 +1,4 @@
-"""The protocol of cost models, and the base class of a model of one's own.
+"""The protocol of cost models, the base class of a model of one's own, and the model that believes nothing.
 
 A search has candidates in one of two forms.  A population comes as one array of features, no program of which was
 ever written out; single programs come as states.  Every model scores states; one that also scores features says so by
@@ -25,6 +25,7 @@ from te_lite.schedule.state import State
 from ..core.errors import PartError
 from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
+from ..core.values.checks import chosen_seed
 from ..core.values.parts import called
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -135,3 +136,21 @@ class PythonBasedModel:
 
     def predict(self, task: SearchTask, states: Sequence[State]) -> Array:
         raise NotImplementedError
+
+
+class RandomModel(PythonBasedModel):
+    """Scores at random, uniformly in [0, 1); `seed` decides the sequence.  Raises TaskError for a negative one."""
+
+    reads_features = True
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._rng = np.random.default_rng(chosen_seed("RandomModel", seed))
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Nothing is learnt."""
+
+    def predict(self, task: SearchTask, states: Sequence[State]) -> Array:
+        return self._rng.random(len(states))
+
+    def predict_features(self, task: SearchTask, features: Array) -> Array:
+        return self._rng.random(len(features))

@@ -26,12 +26,12 @@ from ..core.files.file_names import path_of
 from ..core.target.hardware import HardwareParams
 from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
-from ..core.values.seeds import checked_seed
+from ..core.values.checks import checked_seed
 from ..records.lines import validated_records
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples
 from .features import FEATURES, source_of
-from .shipped import ShippedModel, shipped_model, shipped_model_of
+from .prior import ShippedModel, shipped_model, shipped_model_of
 from .trees import Trees, load_trees, train
 
 logger = logging.getLogger("ansor")
@@ -46,7 +46,7 @@ class XGBModel(PythonBasedModel):
     are; the second is logged once.  With `adaptive_training` an update trains only when a fifth more programs are
     known than at the last training.  `model_file` is where each trained model is saved, unless the file there was
     trained on more.  Features are those of the target of the first program that is told; with `shipped` training goes
-    on from the trees that come with the package for its family of targets, if there are any (`shipped.py`) and as long
+    on from the trees that come with the package for its family of targets, if there are any (`prior.py`) and as long
     as no program of another family is told, and after `load` from those that were loaded.  The same updates and `seed`
     give the same scores.  Raises TaskError for a negative seed.
     """

@@ -13,9 +13,9 @@ from te_lite.errors import require
 from ..core.errors import PartError
 from ..core.values.checks import require_part
 from ..core.values.parts import asking_own
-from ..space.choices import Space
+from ..space.decisions.decision import Grid, Tile
 from ..space.decisions.draw import Mask, Matrix
-from ..space.decisions.parts import Grid, Tile
+from ..space.spaces import Space
 from .mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 
 OWN = {id(m) for m in (*CPU_MUTATIONS, *GPU_MUTATIONS)}

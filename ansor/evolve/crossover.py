@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..space.choices import Space
 from ..space.decisions.draw import Index, Mask, Matrix, Scores
+from ..space.spaces import Space
 
 
 @lru_cache(maxsize=256)

@@ -17,9 +17,9 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..space.choices import Group, Population, Space, Variant
 from ..space.decisions.draw import Mask, Matrix, Scores, roulette
 from ..space.duplicates import Seen, first_of_each, row_keys
+from ..space.spaces import Group, Population, Space, Variant
 from .crossover import crossover
 from .mutation import Mutation, mutate
 from .selection import Pool, Scored, best_of, fitness, joined

@@ -13,11 +13,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ..core.target.target import Target
-from ..space.choices import Space
 from ..space.decisions.decision import Decision
 from ..space.decisions.draw import Mask, Matrix, roulette
 from ..space.decisions.factor_tables import draw_tiles
 from ..space.decisions.table import DECISIONS, Decisions, decisions_of
+from ..space.spaces import Space
 
 ATTEMPTS = 4
 

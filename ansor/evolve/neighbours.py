@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..space.choices import Space
+from ..space.decisions.decision import Tile
 from ..space.decisions.draw import Matrix
 from ..space.decisions.factor_tables import covered, divisors
-from ..space.decisions.parts import Tile
+from ..space.spaces import Space
 
 
 def neighbours(space: Space, row: np.ndarray) -> Matrix:

@@ -19,17 +19,26 @@ from te_lite.schedule.state import State
 
 from ..core.target.hardware import HardwareParams
 from ..space.programs import Programs
-from ..space.replayed import Replayer
-from ..space.trace import recorded
-from .annotations import auto_unroll, loop_marks, mark_columns, pragma_unrolled
-from .buffers import Memory, buffer_columns
+from ..space.trace import Replayer, recorded
 from .gpu_kernel import kernel_columns, launch, launch_columns, storage_bytes
 from .lanes import Lanes, Value
 from .matrix import Columns, Features, Layout
-from .register_columns import register_columns
+from .row_columns import (
+    Marks,
+    Matrix,
+    Memory,
+    Shape,
+    at,
+    auto_unroll,
+    buffer_columns,
+    loop_marks,
+    mark_columns,
+    pragma_unrolled,
+    register_columns,
+    stacked,
+)
 from .row_plans import Access, Plan, RowPlan, plan_of
 from .schema import SAMPLES
-from .shape import Marks, Matrix, Shape, at, stacked
 
 CHUNK = 2048
 warp_columns: Callable[[Memory], Columns] = when_called("ansor.features.warp", "warp_columns")

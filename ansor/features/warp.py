@@ -12,10 +12,9 @@ from te_lite.bounds.loop_scope import BLOCKS, THREADS
 from te_lite.bounds.nest import Nest
 
 from ..space.trace import recorded
-from .buffers import Memory
 from .lanes import Value
+from .row_columns import Memory, Shape
 from .row_plans import RowPlan
-from .shape import Shape
 
 WARP = 32
 SECTOR_BYTES = 32

@@ -18,14 +18,12 @@ from te_lite.computation.computation import Computation
 from te_lite.computation.tensor import ComputeOp, make_compute
 from te_lite.expr.expr import Expr, Load, Reduce, as_expr, binary, compare, if_then_else, logical_and
 from te_lite.expr.visit import transform
-from te_lite.schedule.loop_steps import Fuse
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Fuse
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.state import State
 
-from ..core.values.layout_option import LayoutRewriteOption
-from .packing import PackedLayout, PackedView
-from .reading_order import packed_layouts
+from ..core.values.options import LayoutRewriteOption
+from .packing import PackedLayout, PackedView, packed_layouts
 
 TRANSFORM = "auto_scheduler_layout_transform"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import MeasureInput, MeasureResult, Spent
+from ..core.tasks.measure_values import Baseline, MeasureInput, MeasureResult, Spent
 from ..core.tasks.task import SearchTask
 from ..records.lines import Record
 

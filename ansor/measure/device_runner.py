@@ -1,4 +1,4 @@
-"""One device and the worker process that runs programs on it, one at a time: what every runner is made of.
+"""One device and the worker process that runs programs on it, one at a time; and several of them behind one door.
 
 A worker that dies or hangs costs its candidate: the candidate fails, or is run once more on a fresh worker where the
 device runner has a retry.  The inputs and reference outputs of a task are made by the first device runner that needs
@@ -7,9 +7,11 @@ them and read by the others.
 
 from __future__ import annotations
 
+import queue
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from te_lite.errors import require
@@ -17,6 +19,7 @@ from te_lite.errors import require
 from ..core.errors import MeasureError
 from ..core.tasks.measure_values import (
     BuildResult,
+    DeviceInfo,
     DeviceUse,
     MeasureErrorNo,
     MeasureInput,
@@ -26,10 +29,10 @@ from ..core.tasks.measure_values import (
 )
 from ..core.tasks.task import SearchTask
 from . import turns
+from .channel import task_payload
 from .fresh_processes import FreshProcesses
-from .payload import task_payload
 from .task_data import INPUT_SEED, TaskData
-from .workers import Reply, Worker
+from .workers import Reply, Worker, Workshop
 
 
 def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErrorNo) -> tuple[int, str]:
@@ -160,3 +163,64 @@ class DeviceRunner:
         """End the worker."""
         self._stopped = True
         self._worker.kill()
+
+
+# ------------------------------------------------------------------------------------------------------ several devices
+
+
+class DeviceRunners:
+    """One device runner a device, and the files they share; any number of threads may come for one."""
+
+    def __init__(self, devices: Sequence[DeviceInfo | int], options: RunOptions) -> None:
+        self._workshop = Workshop()
+        self._data = data = TaskData(self._workshop)
+        self._prepare_timeout = options.prepare_timeout
+        self._all = [
+            DeviceRunner(data, options, d) if isinstance(d, int) else DeviceRunner(data, options, d.index, d.label)
+            for d in devices
+        ]
+        self._idle: queue.SimpleQueue[DeviceRunner | None] = queue.SimpleQueue()
+        for runner in self._all:
+            self._idle.put(runner)
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def prepare(self, task: SearchTask) -> None:
+        """Begin to make the data of a task."""
+        self._data.ahead(task, self._prepare_timeout)
+
+    @contextmanager
+    def idle(self) -> Iterator[DeviceRunner | None]:
+        """The device runner that has waited longest, as soon as there is one; None when they were closed meanwhile."""
+        runner = self._idle.get()
+        try:
+            yield None if self._closed else runner
+        finally:
+            self._idle.put(runner)
+
+    def pids(self) -> list[int]:
+        """The numbers of the worker processes."""
+        return [s.pid for s in self._all if s.pid is not None]
+
+    def use(self) -> list[DeviceUse]:
+        """What the devices did so far; devices without a label are left out."""
+        return [s.use() for s in self._all if s.label]
+
+    def close(self) -> None:
+        """Stop all device runners, in the middle of a run too, and remove their files."""
+        self._closed = True
+        self._data.close()
+        at_rest = 0
+        while at_rest < len(self._all):
+            for runner in self._all:
+                runner.stop()
+            try:
+                at_rest += self._idle.get(timeout=0.05) is not None
+            except queue.Empty:
+                continue
+        for runner in self._all:
+            runner.close()
+        self._workshop.close()
+        self._idle.put(None)

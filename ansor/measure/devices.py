@@ -11,7 +11,7 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import MeasureError, TaskError
 from ..core.tasks.measure_values import DeviceInfo
 

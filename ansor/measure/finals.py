@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.host.hints import ansor
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import MeasureInput
+from ..core.tasks.measure_values import Baseline, MeasureInput
 from ..core.values.steady import MOST_FACTOR, most_figures
 from .progress import seconds_text
 

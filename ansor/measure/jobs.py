@@ -30,13 +30,12 @@ from te_lite.printing.dag_json import dag_from_json
 from te_lite.schedule.replay import replay
 from te_lite.schedule.step import steps_from_json
 
-from ..core.device.backend import Array, Backend, DrawsArrays, Program
-from ..core.device.backends import load_backend
-from ..core.host.collector import collector_paused
+from ..core.device.backend import Array, Backend, DrawsArrays, Program, load_backend
+from ..core.host.process import collector_paused
 from ..core.target.registry import WORKER_JOBS, worker_answer
 from ..core.target.target import Target
 from ..core.tasks.measure_values import MeasureErrorNo
-from ..core.values.layout_option import LayoutRewriteOption
+from ..core.values.options import LayoutRewriteOption
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from . import turns
 from .array_checks import array_checks

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from te_lite.errors import TeError, require
 from te_lite.schedule.step import to_json
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import TaskError
 from ..core.target.hardware import host_cores
 from ..core.tasks.measure_values import (
@@ -29,11 +29,10 @@ from ..core.tasks.measure_values import (
 )
 from ..core.tasks.task import SearchTask
 from ..core.values.checks import require_counts, require_not_negative, require_positive
-from .device_runner import DeviceRunner, outcome
-from .device_runners import DeviceRunners
+from .channel import task_payload
+from .device_runner import DeviceRunner, DeviceRunners, outcome
 from .devices import choose_devices, wanted_devices
 from .fresh_processes import FreshProcesses
-from .payload import task_payload
 from .workers import Reply, WorkerPool, Workshop
 
 PREPARE_TIMEOUT = 600.0

@@ -16,8 +16,7 @@ from te_lite.errors import require
 from te_lite.schedule.state import State
 
 from ..core.errors import MeasureError
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.tasks.measure_values import Baseline, DeviceUse, MeasureInput, MeasureResult
 from ..core.tasks.protocols import (
     Builder,
     KeepsBaselines,
@@ -31,11 +30,11 @@ from ..core.tasks.protocols import (
     Runner,
 )
 from ..core.tasks.task import SearchTask
+from ..core.values.checks import counted
 from ..core.values.steady import by_turns
-from ..core.values.wording import counted
-from ..records.baselines import baselines_of
 from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
+from ..records.noted_records import baselines_of
 from ..records.recorder import RecordToFile
 from . import finals
 from .answers import compared_by

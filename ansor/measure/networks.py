@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.device.backends import load_backend
+from ..core.device.backend import load_backend
 from ..core.tasks.measure_values import MeasureErrorNo
 
 

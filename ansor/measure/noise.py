@@ -15,8 +15,8 @@ import numpy as np
 
 from ..core.host.hints import ansor
 from ..core.target.hardware import host_cores
+from ..core.values.checks import counted
 from ..core.values.steady import far_apart, greatest_factor
-from ..core.values.wording import counted
 from .progress import seconds_text
 
 SECONDS = 0.5

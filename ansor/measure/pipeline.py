@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.tasks.measure_values import BuildResult, MeasureInput, MeasureResult
 from ..core.tasks.protocols import Builder, ManyDevices, Runner, is_elsewhere
 from ..core.tasks.task import SearchTask

@@ -9,7 +9,7 @@ from te_lite import ComputeDAG
 from te_lite.lowering.lower import lower
 
 from ..core.device.backend import Backend, Device
-from ..core.files.scratch import scratch_folder
+from ..core.files.private_files import scratch_folder
 from ..core.tasks.task import SearchTask
 from ..sketch.plain import plain_state
 

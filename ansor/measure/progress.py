@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.tasks.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
-from ..core.values.wording import counted
+from ..core.values.checks import counted
 
 PLAIN_EVERY = 8
 MOST_DEVICES = 8

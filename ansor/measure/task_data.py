@@ -17,8 +17,8 @@ import numpy as np
 
 from ..core.errors import MeasureError
 from ..core.tasks.task import SearchTask
+from .channel import task_payload
 from .fresh_processes import FreshProcesses
-from .payload import task_payload
 from .workers import Reply, WorkerPool, Workshop
 
 INPUT_SEED = 20201019

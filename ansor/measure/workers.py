@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 from ..core.errors import MeasureError
-from ..core.files.scratch import scratch_folder
+from ..core.files.private_files import scratch_folder
 from .channel import ChannelClosed, receive, send
 
 START_TIMEOUT = 120.0

@@ -27,18 +27,15 @@ from te_lite.schedule.state import State
 from te_lite.schedule.step import Step
 
 from ..analytical.loop_nests import Nest, loop_nests
-from ..core.host.allocator import keep_freed_memory
+from ..core.host.process import keep_freed_memory
 from ..core.tasks.task import SearchTask
-from ..core.values.layout_option import LayoutRewriteOption
-from ..core.values.options import SketchOptions
-from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.shipped import ShippedModel, has_shipped_model, shipped_model_of
+from ..core.values.options import LayoutRewriteOption, SketchOptions
+from ..cost_model.prior import AnalyticalModel, ShippedModel, has_shipped_model, shipped_model_of
 from ..evolve.evolution import EvolveOptions
-from ..sketch.extra_rules import extra_sketches
-from ..sketch.generate import generate_sketches, has_own_rules
+from ..sketch.generate import extra_sketches, generate_sketches, has_own_rules
 from ..sketch.plain import plain_state, untuned_state
-from ..space.choices import Group
 from ..space.programs import Programs
+from ..space.spaces import Group
 from ..space.states import concrete
 from .proposals import Proposals
 from .scoring import WEIGHT_OF_ESTIMATE, Scorer, scores_of, weighed

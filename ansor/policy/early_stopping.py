@@ -17,7 +17,7 @@ from ..core.errors import TaskError
 from ..core.tasks.measure_values import MeasureResult
 from ..core.tasks.protocols import KeepsRemarks
 from ..core.tasks.task import SearchTask
-from ..core.values.wording import counted
+from ..core.values.checks import counted
 from ..measure.measurer import ProgramMeasurer
 from .scoring import Scores
 from .search_failure import reporting

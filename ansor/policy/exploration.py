@@ -22,7 +22,7 @@ import numpy as np
 from te_lite.schedule.state import State
 
 from ..core.tasks.measure_values import MeasureResult
-from ..evolve.buckets import Row
+from ..evolve.selection import Row
 from .proposals import Measured, Picked, Proposals
 from .scoring import Scorer, Scores, scores_of, unmeasured
 

@@ -2,6 +2,10 @@
 
 The programs of a round are made and scored as rows of decision matrices; only those that are picked become states.
 Programs that were proposed or measured before, in this run or in a log, are never proposed again.
+
+Nor are programs that the analytical model expects to take long and to be far from the best.  Where a large tensor
+becomes one number, half of the programs are a few threads that walk through all of it: seconds each, and a program that
+runs cannot be stopped but with the process that has the data.  The estimate need not be good to tell those apart.
 """
 
 from __future__ import annotations
@@ -19,20 +23,47 @@ from te_lite.schedule.step import Step
 from ..core.errors import TaskError
 from ..core.tasks.task import SearchTask
 from ..core.values.options import SketchOptions
-from ..evolve.buckets import Row, spread
+from ..cost_model.prior import AnalyticalModel
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import Mutation, usual_mutations
-from ..space.canonical import canonical
-from ..space.choices import Group, Population, Variant
-from ..space.duplicates import Seen, program_text
+from ..evolve.selection import Row, spread
+from ..space.duplicates import Seen, canonical, program_text
 from ..space.limits import rows_fit
-from ..space.parse import parse
 from ..space.sample import drawn_again, sample_rows
-from ..space.spaces import random_space
-from ..space.states import written
-from ..space.variants import mutate_place, random_variant
-from .scoring import Scores
-from .slow_programs import SlowPrograms
+from ..space.spaces import Group, Population, Variant, mutate_place, random_space, random_variant
+from ..space.states import parse, written
+from .scoring import Scorer, Scores, scores_of
+
+LONG = 0.02
+"""Seconds: what takes no longer is measured as soon as it is doubted."""
+TIMES = 10.0
+"""The best that is expected of a population, so many times, is hopeless; estimates are seldom off by so much."""
+LARGE = 1 << 28
+"""Operations of a task from which on some program takes `LONG`."""
+
+
+class SlowPrograms:
+    """Says which programs of a task are slow beside the best of `sample`, a population, and of those it was asked for.
+
+    On CPUs, and of small tasks, none is.
+    """
+
+    def __init__(self, task: SearchTask, sample: Callable[[], Population]) -> None:
+        self._applies = task.target.is_gpu and task.compute_dag.flop_ct >= LARGE
+        self._score = Scorer(task, AnalyticalModel())
+        self._sample = sample
+        self._best = -np.inf
+
+    def holds(self, row: Row) -> bool:
+        """Whether a program is one of them."""
+        if not self._applies:
+            return False
+        if self._best == -np.inf:
+            self._best = max([self._score(group).max(initial=-np.inf) for group in self._sample()], default=-np.inf)
+        score = float(scores_of(self._score, [row])[0])
+        self._best = max(self._best, score)
+        return bool(np.exp(-score) > max(LONG, TIMES * np.exp(-self._best)))
+
 
 CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200

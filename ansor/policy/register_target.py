@@ -13,8 +13,7 @@ from ..core.errors import PartError, TaskError
 from ..core.target.hardware import HardwareParams
 from ..core.target.registry import Entry, check_kind, enter
 from ..core.tasks.protocols import Builder, Runner
-from ..sketch.custom import checked_rules
-from ..sketch.rule import SketchRule
+from ..sketch.rule import SketchRule, checked_rules
 
 MACHINES: dict[str, type] = {"c": CPU, "cuda": GPU}
 

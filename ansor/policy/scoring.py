@@ -15,15 +15,14 @@ from ..core.tasks.measure_values import MeasureInput
 from ..core.tasks.task import SearchTask
 from ..core.values.parts import asking, called
 from ..cost_model import CostModel, reads_features
-from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, Array, TakesFeatures
 from ..cost_model.features import source_of
-from ..cost_model.shipped import shipped_model_of
-from ..evolve.buckets import Row
+from ..cost_model.prior import AnalyticalModel, shipped_model_of
 from ..evolve.neighbours import neighbours
-from ..space.choices import Group, Variant
+from ..evolve.selection import Row
 from ..space.limits import fits
 from ..space.programs import programs
+from ..space.spaces import Group, Variant
 from ..space.states import concrete
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]

@@ -1,5 +1,8 @@
 """The loop around a policy: ask for candidates, measure them, tell the results.
 
+Before the first round come what a log has already, where the same call continues it, and trial 0: the programs that
+nobody searched for.
+
 On a device of its own, round k is asked for while round k - 1 is measured: it knows the results through round k - 2,
 never "whatever is there by now", so that a seed decides the run.  Where programs run on the processor that searches,
 each round waits for the one before.
@@ -11,23 +14,101 @@ import math
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from te_lite.schedule.state import State
 
-from ..core.tasks.measure_values import MeasureInput, MeasureResult
+from ..core.tasks.measure_values import Baseline, MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
-from ..core.values.wording import counted
+from ..core.values.checks import counted
 from ..measure.batch import Batch
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..measure.time_limit import TimeLimit, now
+from ..records.files import PathLike
+from ..records.lines import Record, logger, recorded_key, validated_records
+from ..records.of_task import other_targets
+from ..records.recorder import RecordToFile
+from ..sketch.plain import untuned_state
+from .default_schedule import default_state
 from .early_stopping import AUTO, stopped
 from .exchange import checked_states
-from .protocols import Announces, AsksAhead, Foresees, Predicts
-from .search_failure import SearchFailed, reporting
+from .protocols import Announces, AsksAhead, DrawsUpDefault, Foresees, Predicts
+from .search_failure import SearchFailed, failing, reporting
+from .tuning_options import TuningOptions
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """A policy that can go on where a log stops."""
+
+    def continue_from(self, filename: Path, records: Sequence[Record]) -> None:
+        """Take the believed records of a log as measured, unless it has begun or was given a log already."""
+
+
+def log_to_continue(options: TuningOptions) -> Path | None:
+    """The log that a run goes on with: the first that its callbacks write and that holds something."""
+    logs = [c.filename for c in options.measure_callbacks if isinstance(c, RecordToFile)] if options.resume else []
+    return next((log for log in logs if log.is_file() and log.stat().st_size > 0), None)
+
+
+def check_logs(tasks: Sequence[SearchTask], options: TuningOptions) -> None:
+    """Raises TaskError where a log that a run writes has records of another computation under a task's key."""
+    for callback in options.measure_callbacks:
+        if isinstance(callback, RecordToFile):
+            callback.check(tasks)
+
+
+def say_other_targets(log: PathLike, records: Sequence[Record], tasks: Sequence[SearchTask]) -> None:
+    """Warn of records of a log that are for other processors than the targets of the tasks (`other_targets`)."""
+    keys = dict.fromkeys([recorded_key(inp.task) for inp, _ in records])
+    for target in dict.fromkeys([task.target for task in tasks]):
+        if text := other_targets(str(log), keys, target):
+            logger.warning("%s", text)
+
+
+def continue_log(policies: Sequence[Any], options: TuningOptions) -> list[Record]:
+    """Let the policies that can go on with the log of a run, and give its records.
+
+    Raises JournalError when it cannot be read.
+    """
+    log, able = log_to_continue(options), [p for p in policies if isinstance(p, Continues)]
+    if log is None or not able:
+        return []
+    records = list(validated_records(log))
+    for policy in able:
+        policy.continue_from(log, records)
+    return records
+
+
+def start_baselines(task: SearchTask, policy: Any, measurer: ProgramMeasurer) -> None:
+    """Begin to measure the programs of a task that nobody searched for, those that the measurer does not know yet.
+
+    Raises SearchFailed, when the others are begun, where the default schedule cannot be drawn up, and what
+    `ProgramMeasurer.start` raises.
+    """
+    failure: SearchFailed | None = None
+    for which in measurer.missing_baselines(task):
+        try:
+            with failing(task, policy):
+                state = _state(task, policy, which)
+        except SearchFailed as error:
+            failure = error
+            continue
+        if state is not None:
+            measurer.start_baseline(task, policy, which, state)
+    if failure is not None:
+        raise failure
+
+
+def _state(task: SearchTask, policy: Any, which: Baseline) -> State | None:
+    if which is Baseline.UNTUNED:
+        return untuned_state(task)
+    return policy.default_state() if isinstance(policy, DrawsUpDefault) else default_state(task)
+
 
 FIRST_ROUND = 32
 

@@ -10,7 +10,7 @@ from te_lite.errors import require
 from te_lite.extensions import ALL
 
 from ..core.errors import TaskError
-from ..sketch.extra_rules import extra_rules
+from ..sketch.generate import extra_rules
 
 DEFAULT_PARAMS: Mapping[str, Any] = {
     "eps_greedy": 0.05,

@@ -21,28 +21,23 @@ from te_lite.schedule.state import State
 from te_lite.schedule.step import Step
 
 from ..core.errors import PartError, TaskError
-from ..core.host.allocator import keep_freed_memory
-from ..core.host.collector import collector_paused
+from ..core.host.process import collector_paused, keep_freed_memory
 from ..core.tasks.measure_values import MeasureInput, MeasureResult, Prediction
 from ..core.tasks.task import SearchTask
-from ..core.values.checks import require_part, require_whole
-from ..core.values.layout_option import LayoutRewriteOption
-from ..core.values.options import SketchOptions
+from ..core.values.checks import chosen_seed, require_part, require_whole
+from ..core.values.options import LayoutRewriteOption, SketchOptions
 from ..core.values.parts import asking, called
-from ..core.values.seeds import chosen_seed
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput
-from ..cost_model.shipped import shipped_model_of
-from ..evolve.buckets import Row
+from ..cost_model.prior import AnalyticalModel, shipped_model_of
 from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
+from ..evolve.selection import Row
 from ..measure.measurer import ProgramMeasurer
 from ..records.lines import Record, validated_records
 from ..records.of_task import is_of
 from ..sketch import PreloadCustomSketchRule, generate_sketches
-from ..sketch.extra_rules import extra_rules, extra_sketches
-from ..sketch.generate import has_own_rules
+from ..sketch.generate import extra_rules, extra_sketches, has_own_rules
 from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
 from .early_stopping import EarlyStopping

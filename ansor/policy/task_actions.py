@@ -17,13 +17,13 @@ from te_lite.lowering.lower import lower
 from te_lite.schedule.state import State
 from te_lite.verify.verify_reads import require_reads_inside
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import NoRecordError, TaskError
 from ..core.target.hardware import host_memory
 from ..core.tasks.measure_values import MeasureInput
 from ..core.tasks.protocols import Runner
 from ..core.tasks.task import SearchTask
-from ..core.values.layout_option import LayoutRewriteOption
+from ..core.values.options import LayoutRewriteOption
 from ..core.values.parts import called
 from ..cost_model import XGBModel
 from ..measure.local import LocalRunner
@@ -31,17 +31,16 @@ from ..measure.measurer import ProgramMeasurer
 from ..measure.noise import noise, warning
 from ..measure.progress import Display
 from ..records.best import load_best_record
-from ..records.failures import first_failure
 from ..records.lines import RecordReader, workload_of
+from ..records.noted_records import first_failure
 from ..records.of_task import is_for
 from ..records.recorder import RecordToFile
 from ..records.store import best_stored, stores
 from ..records.validation import is_program
-from .baselines import start_baselines
 from .early_stopping import require_judge
 from .exchange import searching
 from .protocols import SearchPolicy, require_own_task
-from .resume import check_logs, continue_log, log_to_continue
+from .search_loop import check_logs, continue_log, log_to_continue, start_baselines
 from .sketch_policy import SketchPolicy
 from .transfer import offer_similar
 from .tuning_options import TuningOptions

@@ -11,8 +11,8 @@ from te_lite.extensions import part
 from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.tasks.protocols import Runner
 from ..core.tasks.task import SearchTask
-from ..core.values.wording import counted
-from ..evolve.buckets import Row
+from ..core.values.checks import counted
+from ..evolve.selection import Row
 from ..measure.local import LocalRunner
 from ..records.lines import Record
 from .proposals import Proposals

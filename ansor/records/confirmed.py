@@ -23,9 +23,9 @@ from te_lite.errors import RecordError
 
 from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.values.steady import by_turns, far_apart, greatest_factor, most_figures
-from .baselines import read_baseline
 from .files import PathLike
 from .lines import JUDGE, Record, RecordReader, dump_record_to_string, record_from_json, workload_of
+from .noted_records import read_baseline
 from .notes import CONFIRM, MOST_CHARACTERS, read_kind
 from .validation import Believed
 

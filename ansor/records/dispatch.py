@@ -14,7 +14,7 @@ from ..core.target.target import Target
 from ..core.tasks.measure_values import MeasureInput
 from ..core.tasks.workloads import calc_workload_dis_factor, decode_workload_key
 from ..core.values.context import Context
-from ..core.values.in_networks import cold_in_networks, layout_in_networks
+from ..core.values.options import cold_in_networks, layout_in_networks
 from .best import best_first
 from .confirmed import SettledReader
 from .files import History, pairs_of

@@ -5,6 +5,9 @@
 
 A record of a run on several devices has also `"d"`, the name of the one that ran the program, and a version of our
 own; what the devices did by then stands in lines that start with `# devices`, which every reader skips.
+Lines of a log share tasks and steps, which are read once: a line is cut as text, {"i": [TASK, [[], STEPS]], "r": REST.
+Where TASK and STEPS are JSON values and {"r": REST is a JSON object, the line is the object that has both, so it may
+be cut before anybody knows that it is JSON.
 A line never runs code and never stops a reader: bad ones are skipped and counted.
 """
 
@@ -15,7 +18,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,10 +34,28 @@ from ..core.tasks.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.tasks.workloads import key_text
 from .files import LineReader, Pair, PathLike
 from .journal import append_lines
-from .notes import RUN, learn_workload
-from .parts import parts_of
-from .rounds import read_prediction
+from .notes import RUN, learn_workload, read_prediction
 from .validation import Believed, Judge, is_program, least_of_computation, least_seconds
+
+_BEGIN, _STEPS, _REST = '{"i": [', ", [[], [[", ']]]], "r": '
+
+
+class Parts(NamedTuple):
+    """TASK and STEPS, and what stands from `{"r": ` on, which is an object with the other keys of the record."""
+
+    task: str
+    steps: str
+    rest: str
+
+
+def parts_of(line: str) -> Parts | None:
+    """The parts of a line; None for one that is written in another way, or has no steps."""
+    before, steps_begin, after = line.partition(_STEPS)
+    steps, rest_begins, rest = after.partition(_REST)
+    if not (before.startswith(_BEGIN) and steps_begin and rest_begins):
+        return None
+    return Parts(before[len(_BEGIN) :], f"[[{steps}]]", f'{{"r": {rest}')
+
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"

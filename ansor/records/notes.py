@@ -1,20 +1,23 @@
-"""What a log says of itself, in comment lines that readers of records skip: its workloads, and the runs that wrote it.
+"""What a log says of itself, in comment lines that readers of records skip: workloads, runs, rounds.
 
     # workload {"key": ..., "name": ..., "text": ..., "dag": {...}}     before the first record of the workload
     # run {"command": ..., "seed": ..., "versions": {...}}              before the first record of a run
-    # untuned {"record": {...}}                                         as trial 0 of a run (`baselines.py`)
+    # untuned {"record": {...}}                                         as trial 0 of a run (`noted_records.py`)
     # default {"record": {...}}                                         beside it
-    # failed {"record": {...}, "reason": ...}                           before the first of a kind (`failures.py`)
-    # predicted {"score": ..., "round": ...}                           right before a record (`rounds.py`)
-    # round {"key": ..., "target": ..., "search": ...}                 after the records of a round (`rounds.py`)
+    # failed {"record": {...}, "reason": ...}                           before the first of a kind (`noted_records.py`)
+    # predicted {"score": ..., "round": ...}                           right before a record
+    # round {"key": ..., "target": ..., "search": ...}                 after the records of a round
     # network {"tasks": [...]}                                         before the records of a run (`network.py`)
     # stopped {"key": ..., "target": ..., "reason": ...}               where a search ended early of itself
     # confirm {"turns": [...]}                                          after the last record of a run (`confirmed.py`)
 
 With the first kind a log can be listed, printed and built from where the function behind a key is not registered.  A
-computation that comes from a log is data: it is checked before it is made (`te_lite/printing/dag_check.py`), and a
+computation that comes from a log is data: it is checked before it is made (`te_lite/printing/dag_json.py`), and a
 function that is registered under its name goes before it: records of another computation than that are skipped, with a
 sentence.
+
+What a search expected of a program before it was measured is such a line, too: a record has no place for a score that
+TVM's readers would not stumble over.
 """
 
 from __future__ import annotations
@@ -24,21 +27,22 @@ import platform
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from te_lite.errors import TeError
-from te_lite.printing.dag_check import dag_from_foreign_json
-from te_lite.printing.dag_json import dag_to_json
+from te_lite.printing.dag_json import dag_from_foreign_json, dag_to_json
 from te_lite.schedule.dag import ComputeDAG
 
-from ..core.host.versions import version_of
+from ..core.host.hints import version_of
 from ..core.target.target import Target
+from ..core.tasks.measure_values import Prediction, Spent
 from ..core.tasks.task import SearchTask
 from ..core.tasks.workloads import offer_computation
-from ..core.values.sizes import require_tensor
+from ..core.values.checks import require_tensor
 
 WORKLOAD, RUN, UNTUNED, DEFAULT = "# workload ", "# run ", "# untuned ", "# default "
 FAILED, CONFIRM, STOPPED = "# failed ", "# confirm ", "# stopped "
@@ -164,3 +168,38 @@ def _computation(data: dict[str, Any]) -> ComputeDAG:
     for op in dag.ops:
         require_tensor(op.shape, op.dtype, op.name)
     return dag
+
+
+# --------------------------------------------------------------------------------------------------------------- rounds
+
+
+DIGITS = 6
+
+
+def prediction_line(prediction: Prediction) -> str:
+    """The line before a record."""
+    score = float(f"{prediction.score:.{DIGITS}g}")
+    return PREDICTED + json.dumps({"score": score, "round": prediction.round})
+
+
+def read_prediction(line: bytes, run: int) -> Prediction | None:
+    """The prediction of a line in the `run`-th run of a log; None for other lines, and for one that is none."""
+    data = read_kind(line, PREDICTED)
+    score, number = data.get("score"), data.get("round")
+    if is_number(score) and is_number(number, 0) and isinstance(number, int):
+        return Prediction(float(score), number, run)
+    return None
+
+
+def round_line(task: SearchTask, spent: Spent) -> str:
+    """The line after a round."""
+    seconds = {name: float(f"{value:.{DIGITS}g}") for name, value in asdict(spent).items()}
+    return ROUND + json.dumps({"key": task.workload_key, "target": str(task.target), **seconds})
+
+
+def read_round(line: bytes) -> tuple[tuple[str, str], Spent] | None:
+    """The workload (`lines.workload_of`) and the seconds of a line; None as for `read_prediction`."""
+    data = read_kind(line, ROUND)
+    seconds = [float(value) for one in fields(Spent) if is_number(value := data.get(one.name), 0)]
+    workload = workload_named(data.get("key"), data.get("target"))
+    return None if workload is None or len(seconds) < len(fields(Spent)) else (workload, Spent(*seconds))

@@ -10,20 +10,17 @@ from typing import Any
 from te_lite.errors import TeError, require
 from te_lite.later import when_called
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import JournalError, TaskError
 from ..core.files.file_names import path_of
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import DeviceUse, MeasureInput, MeasureResult, Spent
+from ..core.tasks.measure_values import Baseline, DeviceUse, MeasureInput, MeasureResult, Spent
 from ..core.tasks.task import SearchTask
-from .baselines import baseline_line
 from .confirmed import confirm_line
-from .failures import Kind, failure_line, kind_of
 from .files import PathLike
 from .journal import append_lines, ensure_writable, require_log, scan_lines
 from .lines import dump_record_to_string
-from .notes import learn_workload, run_line, stopped_line, workload_line
-from .rounds import prediction_line, round_line
+from .noted_records import Kind, baseline_line, failure_line, kind_of
+from .notes import learn_workload, prediction_line, round_line, run_line, stopped_line, workload_line
 
 network_line: Callable[..., str | None] = when_called("ansor.records.network", "network_line")
 
@@ -94,7 +91,7 @@ class RecordToFile:
             return {}
 
     def _reasons(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> list[str]:
-        """The lines on failures of a kind of which this run has told none (`failures.py`)."""
+        """The lines on failures of a kind of which this run has told none (`noted_records.py`)."""
         told = []
         for inp, res in zip(inputs, results, strict=True):
             line = None if kind_of(inp, res) in self._told else failure_line(inp, res)
@@ -125,11 +122,11 @@ class RecordToFile:
         append_lines(self.filename, [] if line is None else [line])
 
     def round_ended(self, task: SearchTask, spent: Spent) -> None:
-        """Append a comment line on where the seconds of a round went (`rounds.py`)."""
+        """Append a comment line on where the seconds of a round went (`notes.py`)."""
         append_lines(self.filename, [round_line(task, spent)])
 
     def baseline(self, policy: Any, which: Baseline, inp: MeasureInput, result: MeasureResult) -> None:
-        """Append a comment line on a program that nobody searched for (`baselines.py`)."""
+        """Append a comment line on a program that nobody searched for (`noted_records.py`)."""
         reasons = self._reasons([inp], [result])
         append_lines(self.filename, [*self._notes(policy, [inp]), *reasons, baseline_line(which, inp, result)])
 

@@ -27,14 +27,14 @@ from te_lite.errors import TeError
 from te_lite.printing.dag_json import dag_to_json
 from te_lite.schedule.dag import ComputeDAG
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import JournalError
 from ..core.files.private_files import user_cache
-from ..core.host.versions import version_of
+from ..core.host.hints import version_of
 from ..core.target.target import Target
 from ..core.tasks.measure_values import MeasureInput, MeasureResult
 from ..core.tasks.task import SearchTask
-from ..core.values.layout_option import FREE, LayoutRewriteOption
+from ..core.values.options import FREE, LayoutRewriteOption
 from ..core.values.steady import most_figures
 from .confirmed import median
 from .files import LineReader

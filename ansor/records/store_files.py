@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ..core.tasks.task import SearchTask
 from ..core.tasks.workloads import key_text
-from ..core.values.in_networks import cold_in_networks, layout_in_networks
-from ..core.values.layout_option import LayoutRewriteOption
+from ..core.values.options import LayoutRewriteOption, cold_in_networks, layout_in_networks
 from .best import best_few, best_first, ranked_records
 from .files import PathLike
 from .journal import scan_lines

@@ -14,20 +14,17 @@ import numpy as np
 from te_lite.errors import TeError
 from te_lite.schedule.step import Step
 
-from ..core.tasks.baseline import Baseline
 from ..core.tasks.catalog import CATALOG
-from ..core.tasks.measure_values import MeasureInput, MeasureResult, Spent
+from ..core.tasks.measure_values import Baseline, MeasureInput, MeasureResult, Spent
 from ..core.tasks.task import SearchTask
-from .baselines import Program, baseline_among, program_of, read_baseline
 from .best import best_first
 from .confirmed import SettledReader, read_turns
-from .failures import cause, read_failure
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, least_of, workload_of
 from .network import NetworkNote, network_after, read_network
-from .notes import PREDICTED, RUN, read_note, read_stopped
-from .rounds import read_round
+from .noted_records import Program, baseline_among, cause, program_of, read_baseline, read_failure
+from .notes import PREDICTED, RUN, read_note, read_round, read_stopped
 from .validation import Believed, Judge
 
 Steps = tuple[Step, ...]

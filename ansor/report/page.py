@@ -16,10 +16,9 @@ from te_lite.errors import TeError, require
 
 from ..autotvm.log_summary import believed_text, log_summary
 from ..core.errors import NoRecordError, TaskError
-from ..core.host.collector import collector_paused
 from ..core.host.hints import install
-from ..core.tasks.baseline import Baseline
-from ..core.tasks.measure_values import MeasureInput, Spent
+from ..core.host.process import collector_paused
+from ..core.tasks.measure_values import Baseline, MeasureInput, Spent
 from ..measure.progress import cost_text, spread_text
 from ..records.files import PathLike
 from ..records.journal import replace_file

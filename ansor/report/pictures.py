@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.tasks.measure_values import MeasureResult, Spent
 from ..measure.progress import outcome_text, seconds_text
-from ..records.failures import cause
+from ..records.noted_records import cause
 from ..space.step_decisions import Decisions
 from .curves import Points, active_seconds, steps_of
 from .predictions import Round

@@ -8,7 +8,7 @@ from te_lite.errors import TeError
 
 from ..analytical.machine import machine_of
 from ..core.tasks.task import SearchTask
-from ..core.values.sizes import nbytes
+from ..core.values.checks import nbytes
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from ..core.tasks.task import SearchTask
-from ..core.values.seeds import checked_seed
+from ..core.values.checks import checked_seed
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..cost_model.shipped import shipped_model_of
+from ..cost_model.prior import shipped_model_of
 from ..policy.protocols import RoundPolicy, require_own_task
 from ..policy.sketch_policy import SketchPolicy
 from ..records.lines import Record, validated_records

@@ -28,10 +28,9 @@ from ..core.target.hardware import usable_cores
 from ..core.tasks.measure_values import MeasureInput, MeasureResult, Prediction
 from ..core.tasks.task import SearchTask
 from ..cost_model.trees import use_one_thread
-from ..measure.channel import ChannelClosed, packed, receive
+from ..measure.channel import ChannelClosed, packed, receive, result_from_json, result_to_json
 from ..measure.forks import Forks
 from ..measure.measurer import ProgramMeasurer
-from ..measure.payload import result_from_json, result_to_json
 from ..measure.workers import Child
 from ..policy.default_schedule import default_state
 from ..policy.description import Uses

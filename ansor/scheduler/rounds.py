@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 
-from ..core.tasks.baseline import Baseline
+from ..core.tasks.measure_values import Baseline
 from ..core.tasks.task import SearchTask
 from ..measure.batch import Batch
 from ..measure.finals import Field
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
-from ..policy.baselines import start_baselines
 from ..policy.early_stopping import stopped
 from ..policy.exchange import checked_round, searching
 from ..policy.protocols import AsksAhead, Foresees, RoundPolicy
 from ..policy.search_failure import SearchFailed, reporting
-from ..policy.search_loop import begin_round, end_round
+from ..policy.search_loop import begin_round, end_round, start_baselines
 from ..policy.transfer import transfer
 from .task_progress import LEAST_COST, cost_of
 

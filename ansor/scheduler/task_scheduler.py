@@ -17,18 +17,18 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.device.backends import backend
+from ..core.device.backend import backend
 from ..core.errors import BudgetError, TaskError
 from ..core.tasks.protocols import KeepsWeights
 from ..core.tasks.task import SearchTask
-from ..core.values.seeds import chosen_seed
+from ..core.values.checks import chosen_seed
 from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..measure.time_limit import UNLIMITED
 from ..policy.early_stopping import AUTO, require_judge
 from ..policy.protocols import RoundPolicy
-from ..policy.resume import check_logs, continue_log, log_to_continue, say_other_targets
 from ..policy.search_failure import SearchFailed
+from ..policy.search_loop import check_logs, continue_log, log_to_continue, say_other_targets
 from ..policy.task_actions import require_measurable, say_if_noisy
 from ..policy.transfer import offer_similar
 from ..policy.tuning_options import TuningOptions, callbacks_with

@@ -1,4 +1,4 @@
-"""The walk that turns a computation into sketches (section 4.1 of the Ansor paper).
+"""The walk that turns a computation into sketches (section 4.1 of the Ansor paper), by rules of extensions, too.
 
 Stages are visited from the last to the first; every rule that applies forks the state.  States are taken breadth
 first, so those that needed fewer visits come out first.
@@ -6,10 +6,13 @@ first, so those that needed fewer visits come out first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from te_lite.errors import require
+from te_lite.expr.spelling import did_you_mean
+from te_lite.extensions import ALL, EXTENSIONS, Taken, offers
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.state import State
 
@@ -18,12 +21,70 @@ from ..core.target.hardware import HardwareParams
 from ..core.target.registry import entry_of, search_parts
 from ..core.target.target import Target
 from ..core.values.options import SketchOptions
-from .cache_rules import AddCacheRead, AddCacheWrite
-from .custom import checked_rules, require_end
-from .inline_rules import AlwaysInline, SimplifyComputeWithConstTensor, SkipStage, SpecialComputeLocationGPU
+from .derivation_rules import (
+    AddCacheRead,
+    AddCacheWrite,
+    AlwaysInline,
+    MultiLevelTiling,
+    MultiLevelTilingWithFusion,
+    SimplifyComputeWithConstTensor,
+    SkipStage,
+    SpecialComputeLocationGPU,
+)
 from .reduction_rules import AddRfactor, CrossThreadReduction, open_rfactor_splits
-from .rule import Condition, Outcome, SketchContext, SketchRule
-from .tiling_rules import MultiLevelTiling, MultiLevelTilingWithFusion
+from .rule import Condition, Outcome, SketchContext, SketchRule, checked_rules, require_end
+
+OWNERS = {rule.name: extension.name for extension in EXTENSIONS for rule in extension.sketches}
+"""The extension of each rule."""
+
+
+def rules_in_use() -> Mapping[str, Taken]:
+    """The rules of the extensions that are used, in order."""
+    return offers("sketches")
+
+
+def extra_rules(asked: str) -> tuple[str, ...]:
+    """The rules that a parameter names, with commas; `all` is all of the extensions that are used.
+
+    Raises TaskError for one that is unknown, or whose extension is not used.
+    """
+    used = rules_in_use()
+    names = tuple(used if asked == ALL else [name.strip() for name in asked.split(",") if name.strip()])
+    for name in names:
+        _rule(name, used)
+    return names
+
+
+def _rule(name: str, used: Mapping[str, Taken]) -> Taken:
+    if name not in OWNERS:
+        law = f"the rule is unknown, {did_you_mean(name, OWNERS)}known are {', '.join(OWNERS)}"
+        raise TaskError(f"extra_sketch_rules: {law}, got {name!r}")
+    law = f"the rule needs the extension {OWNERS[name]!r}, which is not installed or not chosen"
+    require(name in used, TaskError, "extra_sketch_rules", law, got=name)
+    return used[name]
+
+
+def extra_sketches(
+    dag: ComputeDAG,
+    target: Target | str,
+    hardware: HardwareParams | None = None,
+    options: SketchOptions | None = None,
+    rules: Sequence[str] | None = None,
+    stored_as_read: bool = False,
+) -> list[State]:
+    """The sketches that the named rules of extensions give for `dag`, in their order; none when none applies.
+
+    `rules`: all of the extensions that are used, if None; `stored_as_read`: see `SketchContext`.
+    They are completed like ordinary sketches, and their programs are recorded with the same kinds of steps.
+    Raises TaskError for a rule that is unknown or whose extension is not used, and a target without sketch rules.
+    """
+    target = Target.of(target)
+    hardware = (hardware or HardwareParams(target=target)).completed(target)
+    ctx = SketchContext(dag, target, hardware, options or SketchOptions(), stored_as_read=stored_as_read)
+    used = rules_in_use()
+    taken = [_rule(name, used) for name in (used if rules is None else rules)]
+    return [sketch for rule in taken if rule.offer.applies(dag, target.is_gpu) for sketch in rule(ctx)]
+
 
 CPU_RULES: tuple[SketchRule, ...] = (
     AlwaysInline(),

@@ -1,4 +1,8 @@
-"""Which programs are new: rows are known by a 64-bit key, so that sets of programs are sorted arrays.
+"""Which programs are new: rows that make the same programs are one row, known by a 64-bit key.
+
+What has no effect in a program is no reason to measure it again.  A loop of extent 1 may run in parallel, be a lane or
+neither; a number of parallel loops may reach beyond those there are.  Where a sketch gives the lengths of all tiles,
+most of its rows are such repetitions.
 
 Two different rows of a variant share a key with a chance of 2^-64; then one program is taken for known, and that is
 all that happens.  Two rows that differ are taken for two programs; `program_text` tells whether they are one.
@@ -16,8 +20,52 @@ from te_lite.bounds.bounds import Bounds, infer_bounds
 from te_lite.errors import LowerError
 from te_lite.schedule.state import FuseRel, SplitRel, Stage, State
 
-from .choices import Group, Variant
+from ..core.target.hardware import HardwareParams
+from ..core.target.target import Target
 from .decisions.draw import Mask, Matrix
+from .programs import Programs, programs
+from .spaces import Group, Variant
+from .trace import Replayer
+
+# ------------------------------------------------------------------------------------------------------- canonical rows
+
+
+Place = tuple[str, int]
+"""A kind of decision and a stage."""
+
+
+def canonical(variant: Variant, rows: Matrix, target: Target, hardware: HardwareParams) -> Matrix:
+    """`rows` (int64 [n, width]) with the least numbers of the same programs, up to loops of extent 1."""
+    made = programs(variant, rows, target, hardware)
+    replayed = _NUMBERS.replayed(made, hardware)
+    if replayed is None:
+        lanes, (places, always) = _simplest(made, hardware)
+    else:
+        lanes, (places, always) = replayed.lanes(slice(0, len(rows))), replayed.meaning
+    found = {**always, **dict(zip(places, lanes, strict=True))}
+    out: Matrix = rows.copy()
+    for c in variant.space.choices:
+        out[:, c.column] = found.get((c.kind, c.stage), c.values[0])
+    return out
+
+
+Meaning = tuple[list[Place], dict[Place, int]]
+
+
+def _simplest(programs: Programs, hardware: HardwareParams) -> tuple[list[Any], Meaning]:
+    """The least numbers as lanes, of which kinds and stages they are, and the numbers that all programs have."""
+    found = {
+        (kind.name, k): number
+        for kind in programs.decisions
+        for k, number in kind.simplest(programs.of(kind.name), programs.bounds).items()
+    }
+    always = {place: number for place, number in found.items() if isinstance(number, int)}
+    lanes = {place: number for place, number in found.items() if place not in always}
+    return [*lanes.values()], ([*lanes], always)
+
+
+_NUMBERS: Replayer[Meaning] = Replayer(_simplest)
+
 
 Keys = np.ndarray[Any, np.dtype[np.uint64]]
 

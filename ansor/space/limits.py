@@ -19,11 +19,10 @@ from te_lite.schedule.state import INLINED, Stage
 
 from ..core.target.hardware import HardwareParams
 from ..sketch.shared_memory import element_bytes, shared_bytes
-from .choices import Space
 from .decisions.draw import Mask, Matrix
 from .programs import Programs
-from .replayed import Replayer
-from .trace import Symbol
+from .spaces import Space
+from .trace import Replayer, Symbol
 
 VECTORS_PER_LOOP = 8
 """A vector loop may be cut into so many vectors of `vector_unit_bytes`; the CUDA emitter writes no longer ones."""

@@ -21,11 +21,10 @@ from ..core.target.hardware import HardwareParams
 from ..core.target.target import Target
 from ..core.values.options import SketchOptions
 from ..sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from .choices import Variant
-from .decisions.decision import Draft, Phase
+from .decisions.decision import Draft, Phase, Setting
 from .decisions.draw import Mask, Matrix
-from .decisions.parts import Setting
 from .programs import programs
+from .spaces import Variant
 
 ROUNDS = 20
 MOST_DRAWS = 8

@@ -33,7 +33,7 @@ from te_lite.loops.mma_meaning import product
 from te_lite.schedule.state import State
 from te_lite.tensor_core.mma import GROUP_ROW_BYTES, MMA, Mma
 
-from .read_axes import axes_read, extents_of, runs_of
+from .own_stages import axes_read, extents_of, runs_of
 
 FEWEST_ROWS = 5
 """Of an axis that is rows where neither order of the factors fills a tile; most of it is empty then, and still fast."""

@@ -39,8 +39,8 @@ from te_lite.schedule.schedule import Loop, Schedule
 from te_lite.schedule.state import State
 from te_lite.tensor_core.mma import ROWS, Mma, chained
 
+from ..analysis.own_stages import extents_of
 from ..analysis.product_roles import Roles, roles_of
-from ..analysis.read_axes import extents_of
 from ..online.rescaling import share
 from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
 

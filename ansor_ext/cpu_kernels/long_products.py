@@ -1,4 +1,4 @@
-"""Long products on a CPU: sums are cut, so that a panel stays in the second-level cache while the rows of a part pass.
+"""Long products on a CPU: sums are cut, so that a panel stays in the second-level cache while it is used.
 
     for parts of rows and columns, i.0, j.0             parallel, as the search decides
       for k.0                                           1,024 terms
@@ -21,10 +21,9 @@ from ansor.sketch.rule import Condition, Outcome, SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.schedule.state import REDUCE, SPATIAL, State
 
-from ..analysis.own_stages import cpu_sketches, with_reader
-from ..analysis.read_axes import extents_of
-from .micro_kernel import SHAPES, Shape, in_parts, rows_packed, shapes, with_panels
-from .tiled_input import tiled_input
+from ..analysis.own_stages import cpu_sketches, extents_of, with_reader
+from .micro_kernel import SHAPES, Shape, in_parts, micro_kernel_sketches, rows_packed, shapes, with_panels
+from .operands import tiled_input
 
 TERMS = 1024
 LONGEST_PANEL = 128 << 10
@@ -98,3 +97,8 @@ def _summed_up(state: State, k: int, shape: Shape) -> tuple[State, int, int]:
 def long_product_sketches(ctx: SketchContext) -> list[State]:
     """On a CPU, one sketch of a product of many terms for each of the best shapes."""
     return cpu_sketches(ctx, [LongProduct(n) for n in range(SHAPES)])
+
+
+def product_sketches(ctx: SketchContext) -> list[State]:
+    """The sketches of a product with its sums in registers, then those of one with so many terms that it is cut."""
+    return micro_kernel_sketches(ctx) + long_product_sketches(ctx)

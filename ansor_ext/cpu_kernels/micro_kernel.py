@@ -34,12 +34,9 @@ from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import REDUCE, SPATIAL, State
 from te_lite.schedule.storage_steps import StorageOrder
 
-from ..analysis.own_stages import cpu_sketches, with_reader
-from ..analysis.read_axes import extents_of
-from .packed_read import panels
-from .padding import padded, paddings
+from ..analysis.own_stages import cpu_sketches, extents_of, with_reader
+from .operands import TiledInput, in_tiles, padded, paddings, panels, tiled_input
 from .shape_costs import Sides, shape_costs
-from .tiled_input import TiledInput, in_tiles, tiled_input
 
 SHAPES = 3
 BLOCK_BYTES = 4 << 20

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown
 
-from ..analysis.read_axes import axes_of
+from ..analysis.own_stages import axes_of
 
 LINE_BYTES = 64
 MOST_POINTS = 1 << 16

@@ -21,7 +21,7 @@ from te_lite.computation.tensor import PlaceholderOp
 from te_lite.loops.register_tile import VectorUnit, vector_pieces
 from te_lite.schedule.state import State
 
-from ..analysis.read_axes import axes_of, axes_read, extents_of
+from ..analysis.own_stages import axes_of, axes_read, extents_of
 from .reuse import LINE_BYTES, lines
 
 MOST_VECTORS, MOST_ROWS = 4, 14

@@ -19,13 +19,12 @@ from math import prod
 from typing import ClassVar
 
 from ansor.core.target.hardware import HardwareParams
-from ansor.core.values.layout_option import FREE
+from ansor.core.values.options import FREE
 from ansor.sketch.rule import Condition, Outcome, SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.schedule.state import State
 
-from ..analysis.own_stages import cpu_sketches, with_reader
-from ..analysis.read_axes import extents_of
+from ..analysis.own_stages import cpu_sketches, extents_of, with_reader
 from .micro_kernel import (
     BLOCK_BYTES,
     MOST_TIME,
@@ -39,7 +38,7 @@ from .micro_kernel import (
     shapes,
     tiled_output,
 )
-from .tiled_input import TiledInput, in_tiles, tiled_input
+from .operands import TiledInput, in_tiles, tiled_input
 
 PANEL_ROWS = 8
 """To fetch a panel from the last cache takes as long as so many rows of its products, roughly."""

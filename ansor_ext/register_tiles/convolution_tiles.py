@@ -35,11 +35,9 @@ from ansor.sketch.generate import ordinary_sketches
 from ansor.sketch.predicates import THREAD, spatial_split_steps, split_steps
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
-from ansor.space.choices import Group
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
+from ansor.space.spaces import Group, home, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from te_lite.bounds.index_span import usual_steps
 from te_lite.bounds.reads import Read, reads_by
 from te_lite.schedule.loop_steps import Split
@@ -48,8 +46,8 @@ from te_lite.schedule.state import INLINED, State
 from te_lite.schedule.storage_steps import StorageAlign
 
 from ..analysis.nominal import NOMINAL_SMS
+from ..analysis.own_stages import axes_of, axes_read, extents_of
 from ..analysis.product_roles import roles_of
-from ..analysis.read_axes import axes_of, axes_read, extents_of
 from ..pipeline.double_buffer import double_buffered
 from ..shared_tiles.transposed_shared import transposed
 from .tile_cost import PIECE, WARP, WORD

@@ -17,10 +17,8 @@ import numpy as np
 
 from ansor.core.target.target import STRICT
 from ansor.core.tasks.task import SearchTask
-from ansor.space.choices import Space
-from ansor.space.spaces import space_of
+from ansor.space.spaces import Space, home, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from te_lite.schedule.state import State
 
 from ..analysis.known_tiles import VECTOR, Product, best_tiles, is_large

@@ -28,8 +28,8 @@ from te_lite.schedule.state import INLINED, State
 from te_lite.schedule.step import Step
 
 from ..analysis.changes import changed
+from ..analysis.own_stages import axes_read, extents_of
 from ..analysis.product_roles import roles_of, sides_of
-from ..analysis.read_axes import axes_read, extents_of
 from ..pipeline.double_buffer import double_buffered
 from ..shared_tiles.transposed_shared import transposed
 from .tile_cost import PIECE, Product, Tile, cycles

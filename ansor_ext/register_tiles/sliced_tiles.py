@@ -37,9 +37,8 @@ from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import INLINED, Stage, State
 
-from ..analysis.own_stages import derive
+from ..analysis.own_stages import axes_read, derive, extents_of
 from ..analysis.product_roles import Factor, factor_of, roles_of, sides_of
-from ..analysis.read_axes import axes_read, extents_of
 from ..shared_tiles.padded_shared import BANK_BYTES, PAD_BYTES
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 from ..split_reductions.split_reduction import is_part_of_split

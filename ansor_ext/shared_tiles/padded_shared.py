@@ -19,7 +19,7 @@ from te_lite.schedule.state import ATTACHED, INLINED, State
 from te_lite.schedule.storage_steps import StorageAlign
 
 from ..analysis.changes import changed
-from ..analysis.read_axes import axes_of, extents_of
+from ..analysis.own_stages import axes_of, extents_of
 
 BANK_BYTES = 128
 PAD_BYTES = 16

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ansor.core.target.target import Target
 from ansor.core.tasks.task import SearchTask
-from ansor.cost_model.shipped import least_seconds
+from ansor.cost_model.prior import least_seconds
 
 FOLDER = Path(__file__).parent
 MOST_SECONDS = 2e-4

@@ -30,8 +30,7 @@ from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import INLINED, REDUCE, SPATIAL, Iter, Stage, State
 
 from ..analysis.nominal import NOMINAL_SMS
-from ..analysis.own_stages import derive
-from ..analysis.read_axes import axes_of, axes_read
+from ..analysis.own_stages import axes_of, axes_read, derive
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 
 BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansor.sketch.cache_rules import AddCacheRead
+from ansor.sketch.derivation_rules import AddCacheRead
 from ansor.sketch.generate import default_rules
 from ansor.sketch.reduction_rules import CrossThreadReduction
 from ansor.sketch.rule import Condition, SketchContext, SketchRule

@@ -15,11 +15,9 @@ import numpy as np
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import FP32X3, Target
 from ansor.core.tasks.task import SearchTask
-from ansor.space.choices import Space
-from ansor.space.decisions.parts import Choice, Grid
-from ansor.space.spaces import space_of
+from ansor.space.decisions.decision import Choice, Grid
+from ansor.space.spaces import Space, home, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import State
 

@@ -45,9 +45,8 @@ from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import State
 
 from ..analysis.nominal import NOMINAL_SMS
-from ..analysis.own_stages import derive
+from ..analysis.own_stages import derive, extents_of
 from ..analysis.product_roles import Factor, Roles, joinable, roles_of, terms_of_groups
-from ..analysis.read_axes import extents_of
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 from ..split_reductions.split_reduction import is_part_of_split
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop

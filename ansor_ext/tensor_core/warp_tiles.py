@@ -23,8 +23,8 @@ import numpy as np
 
 from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.predicates import has_rfactor
-from ansor.space.decisions.parts import Grid
-from ansor.space.decisions.point_table import PointTable
+from ansor.space.decisions.decision import Grid
+from ansor.space.decisions.factor_tables import PointTable
 from te_lite.expr.storage import storage_class
 from te_lite.expr.visit import walk
 from te_lite.schedule.loop_steps import Split

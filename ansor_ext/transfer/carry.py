@@ -15,14 +15,13 @@ import numpy as np
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.core.values.options import SketchOptions
-from ansor.space.choices import Space, Variant
+from ansor.space.decisions.decision import Choice, Grid, Tile
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.factor_tables import tile_table
-from ansor.space.decisions.parts import Choice, Grid, Tile
 from ansor.space.limits import rows_fit
-from ansor.space.parse import begins, shape_of, variant_of
-from ansor.space.spaces import space_of, tables_of_factors
-from ansor.space.structures import Structure, structure
+from ansor.space.programs import Structure, structure
+from ansor.space.spaces import Space, Variant, space_of, tables_of_factors
+from ansor.space.states import begins, shape_of, variant_of
 from te_lite.errors import ScheduleError
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State

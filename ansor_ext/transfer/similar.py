@@ -19,7 +19,7 @@ from typing import Any
 
 from ansor.core.tasks.measure_values import MeasureInput, MeasureResult
 from ansor.core.tasks.task import SearchTask
-from ansor.evolve.buckets import Row
+from ansor.evolve.selection import Row
 from ansor.policy.proposals import Proposals
 from ansor.policy.transfer import Start, Transfer
 from ansor.records.lines import Record

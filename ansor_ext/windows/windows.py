@@ -26,9 +26,8 @@ from te_lite.schedule.place_steps import ComputeInline
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import REDUCE, SPATIAL, State
 
-from ..analysis.own_stages import cpu_sketches, with_reader
-from ..analysis.read_axes import axes_of, extents_of
-from ..cpu_kernels.padding import paddings
+from ..analysis.own_stages import axes_of, cpu_sketches, extents_of, with_reader
+from ..cpu_kernels.operands import paddings
 from ..cpu_kernels.reuse import elements
 from ..cpu_kernels.shape_costs import has_fixed_axes
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.files.private_files import scratch_folder
 from ansor.core.host.command import Unfinished, run_command
 from te_lite.errors import require
 from te_lite.loops.names import identifier

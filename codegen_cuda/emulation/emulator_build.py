@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ansor.core.files.private_files import private_folder, read_sealed, write_sealed
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.files.private_files import private_folder, read_sealed, scratch_folder, write_sealed
 from ansor.core.host.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
 from te_lite import environment
 from te_lite.errors import require

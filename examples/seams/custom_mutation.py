@@ -9,7 +9,7 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.cost_model.prior import AnalyticalModel
 from ansor.evolve.mutation import GPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
 

@@ -9,8 +9,8 @@ from ansor.analytical import machine_of, seconds
 from ansor.cost_model.metrics import pairwise_accuracy
 from ansor.features import INDEX, SCHEMA, extract
 from ansor.space.programs import programs
+from ansor.space.spaces import home
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from te_lite.bounds.bounds import infer_bounds
 
 from ..core.verdict import need

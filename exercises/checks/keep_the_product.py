@@ -11,8 +11,7 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.generate import generate_sketches
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
-from ansor.space.variants import home
+from ansor.space.spaces import home, space_of
 
 from ..core.schedules import product
 from ..core.verdict import function, need

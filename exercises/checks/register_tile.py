@@ -7,7 +7,7 @@ import numpy as np
 
 import te_lite as te
 from codegen_c.emit import emit
-from codegen_c.host import Options
+from codegen_c.processor import Options
 
 from ..core.schedules import needs_right, product, state_of
 from ..core.verdict import function, need

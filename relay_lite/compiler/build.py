@@ -26,17 +26,15 @@ from ansor.policy.made_ahead import MadeAhead
 from te_lite.errors import TeError, require
 
 from ..ir.errors import GraphError
-from ..ir.host_arrays import host_array
-from ..ir.module import IRModule
+from ..ir.module import IRModule, host_array
 from ..ir.nodes import Function
 from ..runtime.assemble import make_plan
 from ..runtime.devices import network_backend
 from ..runtime.library import NetworkLibrary
-from ..transform.context import DEFAULT, PassContext
-from .extract import whole_loops
+from ..transform.sequential import DEFAULT, PassContext
 from .group_programs import choose_programs, needs_of
 from .kernels import Maker
-from .optimize import optimize
+from .optimize import optimize, whole_loops
 
 OPT_LEVEL = 3
 LONG_STEPS = 4

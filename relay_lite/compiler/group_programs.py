@@ -11,10 +11,9 @@ from typing import Protocol, TypeVar
 
 from ansor.core.target.target import Target
 from ansor.core.tasks.task import SearchTask
-from ansor.core.values.layout_option import LayoutRewriteOption
+from ansor.core.values.options import LayoutRewriteOption
 from ansor.policy.default_schedule import default_states, drawn_of, draws
-from ansor.policy.kernel_jobs import Made, Wish
-from ansor.policy.made_ahead import MadeAhead, Remembered
+from ansor.policy.made_ahead import Made, MadeAhead, Remembered, Wish
 from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
 from te_lite.loops.stmt import LoweredFunc
@@ -24,12 +23,11 @@ from te_lite.schedule.state import State
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Function
-from ..op.lower_group import LoweredGroup, lower_group
-from ..op.lower_loop import whole_loop
+from ..op.lower_group import LoweredGroup, lower_group, whole_loop
 from ..runtime.assemble import reshaped_params
 from ..runtime.devices import network_backend
 from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
-from .extract import group_uses
+from .optimize import group_uses
 
 Accept = Callable[[LoweredFunc], None]
 REMEMBERED = Remembered()

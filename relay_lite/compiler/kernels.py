@@ -32,7 +32,7 @@ from te_lite.schedule.step import to_json
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Function
-from ..op.lower_loop import recurrence_of
+from ..op.lower_group import recurrence_of
 from ..runtime.assemble import GroupKernel, fields_of
 from ..transform.layout_rewrite import PackedLayouts, take_packed
 from .group_programs import Wanted, arguments_of, choose_program, results_of

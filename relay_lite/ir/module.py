@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from te_lite.errors import require
 
 from .errors import GraphError
-from .nodes import Constant, Expr, Function, Var
+from .nodes import Array, Constant, Expr, Function, Var
 from .types import TensorType
 from .visit import free_vars, substitute
+
+
+@runtime_checkable
+class ArrayObject(Protocol):
+    """An array on a device, such as those of `ansor.nd` and of PyTorch."""
+
+    def numpy(self) -> Array:
+        """Its elements in the memory of this machine."""
+
+
+def host_array(value: Any) -> Array:
+    """The elements of an array object, a NumPy array, or what NumPy makes an array of."""
+    return np.asarray(value.numpy() if isinstance(value, ArrayObject) else value)
 
 
 @dataclass(frozen=True, eq=False)

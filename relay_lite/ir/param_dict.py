@@ -16,13 +16,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ansor.core.values.sizes import require_tensor
+from ansor.core.values.checks import require_tensor
 from te_lite.errors import require
 from te_lite.expr.dtype import STORED
 from te_lite.expr.expr import DTYPES
 
 from .errors import GraphError
-from .host_arrays import host_array
+from .module import host_array
 from .nodes import Array
 
 

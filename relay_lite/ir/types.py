@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from ansor.core.values.sizes import require_tensor
+from ansor.core.values.checks import require_tensor
 from te_lite.errors import require
 from te_lite.expr.expr import DTYPES
 
@@ -19,7 +19,7 @@ DTYPE_LAW = f"dtypes are {', '.join(DTYPES)}"
 class TensorType:
     """A static shape and a dtype; a scalar has shape ().
 
-    Raises GraphError for what is none, and for more axes or bytes than `ansor.core.values.sizes` allows: no graph
+    Raises GraphError for what is none, and for more axes or bytes than `ansor.core.values.checks` allows: no graph
     exists whose tensors cannot be had.
     """
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.core.values.sizes import require_tensor
+from ansor.core.values.checks import require_tensor
 from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.nn.conv_transpose import transpose_padding

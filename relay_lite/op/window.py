@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.values.sizes import require_tensor
+from ansor.core.values.checks import require_tensor
 from te_lite.errors import require
 from te_lite.topi.nn import get_pad_tuple_generic
 from te_lite.topi.utils import conv_extent, per_dim

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ansor.core.values.wording import columns_of, counted
+from ansor.core.values.checks import columns_of, counted
 from ansor.measure.progress import seconds_text
 from te_lite.errors import TeError
 

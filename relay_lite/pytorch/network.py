@@ -11,8 +11,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ansor.core.device.backends import on_device
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.device.backend import on_device
+from ansor.core.files.private_files import scratch_folder
 from ansor.core.target.target import Target
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.records.store import stores
@@ -22,7 +22,7 @@ from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.state import State
 
 from ..compiler.build import build, build_each
-from ..compiler.extract import extract_tasks
+from ..compiler.optimize import extract_tasks
 from ..ir.module import IRModule
 from ..runtime.library import NetworkLibrary
 from ..transform import PassContext

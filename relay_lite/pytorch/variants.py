@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ansor.core.target.target import STRICT
-from ansor.core.values.sizes import nbytes
+from ansor.core.values.checks import nbytes
 from te_lite.errors import TeError
 
 from ..ir.errors import GraphError

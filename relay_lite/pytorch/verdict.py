@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ansor.core.values.wording import counted
+from ansor.core.values.checks import counted
 from ansor.measure.progress import seconds_text
 from te_lite.errors import TeError
 

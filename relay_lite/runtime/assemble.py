@@ -13,8 +13,7 @@ from ..ir.errors import GraphError
 from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, tensor_type
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import post_order
-from .memory import Request, pack
-from .plan_values import SMALL, KernelCall, Value, lie_in_outputs, nbytes_of, take_over
+from .memory import SMALL, KernelCall, Request, Value, lie_in_outputs, nbytes_of, pack, take_over
 
 ARENA = "arena", "scratch"
 """Kinds of values that are needed for some steps only."""

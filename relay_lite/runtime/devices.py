@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansor.core.device.backends import backend
+from ansor.core.device.backend import backend
 from ansor.core.device.network_backend import NetworkBackend
 from ansor.core.target.registry import has_programs, program_kinds
 from te_lite.errors import require

@@ -20,7 +20,7 @@ from ansor.core.device.network_plan import TensorPlace
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
-from ..ir.host_arrays import host_array
+from ..ir.module import host_array
 from ..ir.nodes import Array
 from ..ir.param_dict import load_param_dict
 from .benchmark import BenchmarkResult, TimeEvaluator

@@ -19,7 +19,7 @@ from ansor.core.device.nd import ALIGNMENT, DeviceId
 from ansor.core.device.network_backend import CompiledNetwork
 from ansor.core.device.network_memory import HostMemory
 from ansor.core.device.network_plan import ExecutionPlan, KernelCode, Step
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.files.private_files import scratch_folder
 from ansor.core.values.recurrence import Recurrence
 from te_lite.errors import require
 from te_lite.loops.stmt import LoweredFunc

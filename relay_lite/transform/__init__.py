@@ -6,9 +6,7 @@ Law: a pass gives a new graph of the same meaning; ToMixedPrecision one that rou
 """
 
 from .alter_op_layout import AlterOpLayout
-from .canonicalize import CanonicalizeCast, CanonicalizeOps
-from .common_subexpr import EliminateCommonSubexpr
-from .context import PassContext, register_config
+from .canonicalize import CanonicalizeCast, CanonicalizeOps, EliminateCommonSubexpr
 from .convert_layout import ConvertLayout
 from .defuse_ops import DefuseOps
 from .fast_math import FastMath
@@ -24,7 +22,7 @@ from .legalize import Legalize
 from .realize_quantized import RealizeQuantized
 from .row_shapes import RowShapes
 from .scores_in_batches import ScoresInBatches
-from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
+from .sequential import InferType, Pass, PassContext, RemoveUnusedFunctions, Sequential, register_config
 from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from .simplify_inference import SimplifyInference
 from .sub_pixel import SubPixelConvolutions

@@ -19,7 +19,7 @@ from .batchwise import CONVOLUTIONS, PRODUCT, SOFTMAX, common_extent, sliced_axe
 from .dominator import Dominator, FlowGraph, between
 from .fuse_attention import LEAST
 from .live_bytes import bytes_of
-from .simplify_movement import MOVES, RESHAPES, TRANSPOSITIONS
+from .simplify_expr import MOVES, RESHAPES, TRANSPOSITIONS
 
 WINOGRAD_TAPS = 9
 Numbers = Collection[int]

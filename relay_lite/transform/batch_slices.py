@@ -18,12 +18,11 @@ from ..ir.nodes import Call, Expr, Function, children, rebuild
 from ..ir.visit import with_body
 from .batch_regions import Region, multiply_adds, region_of
 from .batchwise import on_slice, sliced_axes
-from .context import PassContext, register_config
 from .dominator import FlowGraph, flow_graph, post_dominators
 from .fuse_attention import DTYPES
 from .live_bytes import LiveBytes, bytes_of
 from .loop import ALIGNMENT, with_constants_inside
-from .sequential import Pass
+from .sequential import Pass, PassContext, register_config
 
 HELD = "relay.BatchSlices.held"
 """The bytes that a graph may hold besides its inputs, where more is known than what `LiveBytes` says."""

@@ -20,7 +20,7 @@ from ..ir.types import TensorType
 from ..ir.visit import is_op
 from ..op.winograd import CONV as WINOGRAD
 from .row_shapes import FOLD_ATTRS, is_elementwise
-from .simplify_movement import RESHAPES, TRANSPOSITIONS, permutation
+from .simplify_expr import RESHAPES, TRANSPOSITIONS, permutation
 
 CONVOLUTIONS = "nn.conv1d", "nn.conv2d", "nn.conv3d", WINOGRAD
 PRODUCT, SOFTMAX = "nn.batch_matmul", "nn.softmax"

@@ -1,15 +1,21 @@
-"""One way to say it: a bias is an add, and a widening cast has one reader.
+"""Canonical graphs: what may be said in two ways is said in one, and once.
 
     bias_add(x, b, axis)  ->  add(x, expand(b))
 
 Layout passes and fusion then know one operator less.  A cast that several readers share would be a kernel of its
 own; each elementwise reader gets a copy, which fuses into it and moves fewer bytes.
+
+What is computed twice from the same nodes is computed once.  Walking arguments first, every node gets a key that says
+how it was computed; a node whose key was seen before is replaced by the first one.  Calls and tuple items merge;
+constants and tuples only count as equal arguments: rank-0 constants by their value, tuples by their fields.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from ..ir.make import call
-from ..ir.nodes import Call, Expr, Function, children, rebuild
+from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, children, rebuild
 from ..ir.op_registry import OpPattern
 from ..ir.visit import expand_to, is_op, post_order, rewrite, with_body
 from .sequential import Pass, acts_on
@@ -57,3 +63,35 @@ def _own(argument: Expr, taken: set[Expr]) -> Expr:
 
 def _bits(dtype: str) -> int:
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype)))
+
+
+# ------------------------------------------------------------------------------------------------ common subexpressions
+
+
+def EliminateCommonSubexpr() -> Pass:
+    """Merge calls of one operator with the same attributes and arguments; calls without arguments are left alone."""
+    return Pass("EliminateCommonSubexpr", 3, (), _run)
+
+
+def _run(function: Function) -> Function:
+    first: dict[Hashable, Expr] = {}
+
+    def change(node: Expr) -> Expr:
+        match node:
+            case Call(op=op, args=args, attrs=attrs) if args:
+                return first.setdefault((op, tuple(attrs.items()), tuple(map(_argument, args))), node)
+            case TupleGetItem(tuple_value=value, index=index):
+                return first.setdefault((value, index), node)
+        return node
+
+    return rewrite(function, change)
+
+
+def _argument(node: Expr) -> Hashable:
+    """Two arguments with equal keys have the same value."""
+    match node:
+        case Constant(value=value) if value.ndim == 0:
+            return str(value.dtype), value.tobytes()
+        case Tuple(fields=fields):
+            return tuple(map(_argument, fields))
+    return node

@@ -22,9 +22,9 @@ from ..ir.nodes import Call, Expr, Function, children, rebuild
 from ..ir.op_registry import OpPattern
 from ..ir.types import TensorType
 from ..ir.visit import is_op, post_order, readers, with_body
+from .alter_op_layout import on_tensor_cores, plain_nhwc
 from .row_shapes import is_elementwise
 from .sequential import Pass, acts_on
-from .strategy import on_tensor_cores, plain_nhwc
 
 IMAGES = 4
 """The dimensions of images."""

@@ -1,24 +1,66 @@
 """What does not depend on the inputs is computed now, by the operators' meaning in NumPy.
 
+The others stay in the graph, where they mean the same.
+
 After it a batch norm is `x * constant + constant`, and weights that were rewritten are plain arrays again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ansor.core.values.checks import computed_limit, nbytes
 from te_lite.errors import require
 from te_lite.expr.dtype import INTEGER_BITS
 
 from ..ir.errors import GraphError
-from ..ir.folding import cheap
 from ..ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem, Var, children
+from ..ir.op_registry import OpPattern
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import is_op, post_order, rewrite
 from .sequential import Pass
+
+MOST_PRODUCTS = 1 << 34
+"""Of a matrix product, which NumPy hands to a library."""
+MOST_WINDOWED = 1 << 28
+"""Elements that a convolution or pool reads, and those of its padded data."""
+
+
+def cheap(call: Call) -> bool:
+    """Whether the value of a call, all of whose arguments are known, may be computed now."""
+    sizes = [nbytes(t.shape, t.dtype) for e in (call, *call.args) for t in _tensors(e.type)]
+    return max(sizes) <= computed_limit() and (call.op.pattern != OpPattern.OUT_ELEMWISE_FUSABLE or _brief(call))
+
+
+def _tensors(found: Type) -> Sequence[TensorType]:
+    return found.fields if isinstance(found, TupleType) else (found,)
+
+
+def _brief(call: Call) -> bool:
+    """Whether a product, convolution or pool is small; not more than this is counted of any of them."""
+    out = sum(t.size for t in _tensors(call.type))
+    if "padding" not in call.attrs:
+        return out * max(_extents(call.args)) <= MOST_PRODUCTS
+    window = call.attrs["pool_size"] if "pool_size" in call.attrs else call.args[1].shape
+    pads = call.attrs["padding"]
+    room = [max(s) + 1 for s in (_numbers(pads), _numbers(window), _numbers(call.attrs["strides"]))]
+    sides = len(call.args[0].shape) - 2
+    padded = call.args[0].shape[:2], [d + 2 * max(room) for d in call.args[0].shape[-sides:]]
+    return max(out * prod(_numbers(window)), prod((*padded[0], *padded[1]))) <= MOST_WINDOWED
+
+
+def _extents(args: Sequence[Expr]) -> list[int]:
+    """The last two extents of every argument: one of them is summed over."""
+    return [1, *[d for e in args for t in _tensors(e.type) for d in t.shape[-2:]]]
+
+
+def _numbers(value: int | Sequence[int]) -> Sequence[int]:
+    return (value,) if isinstance(value, int) else value
+
 
 KEPT = ("zeros", "ones", "full")
 """Fills stay calls: an array of one number is cheaper to write anew than to store."""

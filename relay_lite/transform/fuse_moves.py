@@ -16,7 +16,7 @@ from ..ir.nodes import Call, Expr
 from ..ir.visit import is_op, rewrite
 from .dominator import FlowGraph
 from .sequential import Pass
-from .simplify_movement import MOVES, PRODUCTS, RESHAPES, TRANSPOSITIONS, permutation
+from .simplify_expr import MOVES, PRODUCTS, RESHAPES, TRANSPOSITIONS, permutation
 
 TURNED = "transpose_a", "transpose_b"
 

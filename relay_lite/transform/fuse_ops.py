@@ -2,27 +2,47 @@
 
 A convolution takes the elementwise operators after it, elementwise operators take each other and join a reduction,
 injective operators join each other.  A group holds at most one operator of kind `OUT_ELEMWISE_FUSABLE`, its anchor.
-Casts back from 16 bits then join what reads them (`fuse_casts.py`).  Rows of a tensor (`fuse_rows.py`), what only moves
+Casts back from 16 bits then join what reads them (`fuse_casts`).  Rows of a tensor (`fuse_rows`), what only moves
 the operands of a product (`fuse_moves.py`), and the products of attention (`fuse_attention.py`) join afterwards.
+
+Rows that an exporter spelled out (means, deviations, squares, ... as operators of their own) become one kernel:
+
+    m = mean(x)   d = x - m   v = mean(d * d)   y = d / sqrt(v + e) * gamma + beta          8 operators, one group
+
+Fusion along the tree ends a group at a reduction.  Where a reduction folds the last dimensions and keeps them as ones,
+what it gives is a number of each row; a group in which everything is a whole row, or a number of one, is a row program
+(ansor_ext/README.md, rule `rows`).  So a node joins its post-dominator with all that lies between, if that makes
+such a group: every operator is elementwise, a broadcast, or one of these reductions, of one and the same shape of rows.
+A reshape at the end of it, as after a group norm, stands alone again: it moves no data.
+
+Every reduction doubles the sketches of a task, so a group has `MOST_FOLDS` at most: a norm, which may have three, and
+one more.
+
+Casts from 16 bits to float32 are done by the kernel that reads them, not by the one that computed what is cast:
+
+    { half(conv(x, w)), float(...) }  ->  { add(...) }        { half(conv(x, w)) }  ->  { float(...), add(...) }
+
+What lies between two kernels then takes half the bytes.  A group grows as far as it can, so that a cast which nothing
+else keeps apart from a rounding is in the group of that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
 from ..ir.op_registry import OpPattern
+from ..ir.types import TensorType
 from ..ir.visit import is_op, post_order, rewrite
-from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
 from .fuse_attention import DTYPES, fuse_attention
-from .fuse_casts import fuse_casts
 from .fuse_moves import fuse_moves
-from .fuse_rows import fuse_rows
 from .fused_function import call_groups
-from .sequential import Pass
-from .simplify_movement import RESHAPES, TRANSPOSITIONS
+from .sequential import Pass, PassContext
+from .simplify_expr import RESHAPES, TRANSPOSITIONS
 
 MAX_DEPTH = 256
 LONG, TIMES = 512, 8
@@ -226,3 +246,105 @@ class _Groups:
             above.size += below.size
             if below.pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
                 above.pattern = OpPattern(max(above.pattern, below.pattern))
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+Shape = tuple[int, ...]
+MOST_FOLDS = 4
+
+
+def fuse_rows(graph: FlowGraph, tree: Sequence[Dominator], roots: Sequence[int], max_depth: int) -> list[int]:
+    """The partition `roots` (the number of the last node of its group, for every node) with groups of rows joined.
+
+    `max_depth` bounds the nodes of a group.
+    """
+    root = list(roots)
+    members: dict[int, list[int]] = {}
+    for k, r in enumerate(root):
+        members.setdefault(r, []).append(k)
+    for k, dominator in enumerate(tree):
+        end = dominator.parent
+        if end is None or root[k] == root[end] or graph.patterns[k] > OpPattern.COMM_REDUCE:
+            continue
+        joined = {root[n] for n in (k, *between(graph, k, end))}
+        after = _reshapes(graph, members[root[end]])
+        nodes = sorted({n for r in joined for n in members[r]} - set(after))
+        if end in nodes and len(nodes) <= max_depth and are_rows(graph, nodes):
+            for group in (nodes, after):
+                for n in group:
+                    root[n] = group[-1]
+                    members[group[-1]] = group
+    return root
+
+
+def _reshapes(graph: FlowGraph, group: Sequence[int]) -> list[int]:
+    """The operators that move no data in which a group ends."""
+    start = len(group)
+    while start > 0 and is_op(graph.nodes[group[start - 1]], *RESHAPES):
+        start -= 1
+    return list(group[start:])
+
+
+def are_rows(graph: FlowGraph, nodes: Iterable[int]) -> bool:
+    """Whether all nodes are of the same rows, which are folded, but not too often."""
+    calls = [(graph.nodes[n], graph.patterns[n]) for n in nodes if not is_inlined(graph.nodes[n])]
+    folds = [node for node, pattern in calls if pattern == OpPattern.COMM_REDUCE]
+    rows = _rows(folds[0]) if folds and isinstance(folds[0], Call) else None
+    if rows is None or len(folds) > MOST_FOLDS:
+        return False
+    full, one = rows
+    return all(
+        isinstance(node, Call)
+        and (_rows(node) == rows if pattern == OpPattern.COMM_REDUCE else pattern <= OpPattern.BROADCAST)
+        and isinstance(node.type, TensorType)
+        and node.shape in (full, one)
+        for node, pattern in calls
+    )
+
+
+def _rows(fold: Call) -> tuple[Shape, Shape] | None:
+    """The shape of the argument of a reduction, and of its result: the leading dimensions, then ones."""
+    if len(fold.args) != 1 or not isinstance(fold.type, TensorType):
+        return None
+    full, one = fold.args[0].shape, fold.shape
+    if len(full) != len(one):
+        return None
+    lead = next((d for d in range(len(full)) if full[d] != one[d]), len(full))
+    row = full[lead:]
+    return (full, one) if prod(row) > 1 and one == (*full[:lead], *[1] * len(row)) else None
+
+
+# ---------------------------------------------------------------------------------------------------------------- casts
+
+
+HALVES = ("float16", "bfloat16")
+
+
+def fuse_casts(graph: FlowGraph, roots: Sequence[int], max_depth: int) -> list[int]:
+    """The partition `roots` (the number of the last node of its group, for every node) with such casts at the end of a
+    group in the one that reads them.
+
+    They stay where readers are in several groups, or cannot compute with what is not in memory; `max_depth` bounds the
+    nodes of a group.
+    """
+    out, sizes = list(roots), Counter(roots)
+    number = {id(node): k for k, node in enumerate(graph.nodes)}
+    for k, node in enumerate(graph.nodes):
+        rounded = _widened(node) if sizes[k] > 1 else None
+        readers = {edge.reader for edge in graph.readers[k]}
+        into = {out[r] for r in readers}
+        fits = len(into) == 1 and all(graph.patterns[r] <= OpPattern.COMM_REDUCE for r in readers)
+        if rounded is not None and fits and sizes[min(into)] < max_depth:
+            last, end = number[id(rounded)], min(into)
+            out = [last if root == k else root for root in out]
+            out[k] = end
+            sizes[last], sizes[end] = sizes[k] - 1, sizes[end] + 1
+    return out
+
+
+def _widened(node: Expr) -> Expr | None:
+    """What a cast to float32 takes that is of 16 bits; None for other nodes."""
+    taken = node.args[0] if is_op(node, "cast") and node.dtype == "float32" else None
+    return taken if taken is not None and taken.dtype in HALVES else None

@@ -23,7 +23,7 @@ from ..ir.nodes import (
 from ..ir.types import TupleType
 from ..ir.visit import post_order
 from .dominator import FlowGraph
-from .simplify_movement import MOVES, PRODUCTS, RESHAPES
+from .simplify_expr import MOVES, PRODUCTS, RESHAPES
 
 LONGEST_NAME = 80
 Key: TypeAlias = tuple[Any, ...]

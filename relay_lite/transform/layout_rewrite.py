@@ -14,8 +14,7 @@ from functools import cache
 from typing import Any
 
 from ansor.core.target.target import Target
-from ansor.layout.packing import PackedLayout, PackedView
-from ansor.layout.reading_order import packed_layouts
+from ansor.layout.packing import PackedLayout, PackedView, packed_layouts
 from ansor.records.dispatch import DispatchContext
 from te_lite import Tensor
 from te_lite.errors import TeError, require
@@ -29,8 +28,7 @@ from ..ir.op_registry import Attrs, Op, OpPattern, register
 from ..ir.types import TensorType, Type
 from ..ir.visit import in_loops, post_order, rewrite, substitute
 from ..op.lower_group import LoweredGroup, lower_group
-from .context import PassContext
-from .sequential import Pass
+from .sequential import Pass, PassContext
 
 WEIGHTED = (
     "nn.conv2d", "nn.conv3d", "nn.contrib_conv2d_winograd_without_weight_transform", "nn.matmul", "nn.dense",

@@ -18,7 +18,7 @@ from ..ir.types import TensorType
 from ..ir.visit import is_op
 from .dominator import FlowGraph
 from .row_shapes import is_elementwise
-from .simplify_movement import MOVES
+from .simplify_expr import MOVES
 
 
 def bytes_of(e: Expr) -> int:

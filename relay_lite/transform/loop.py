@@ -1,8 +1,12 @@
-"""Loops on their way through the passes: functions of their own, which share groups with all others."""
+"""Loops on their way through the passes: functions of their own, which share groups with all others.
+
+A loop that one kernel runs is a group of its own: a step of a small recurrent layer takes a kernel less time than the
+launch of one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -10,12 +14,12 @@ import numpy as np
 
 from ..ir.loops import slice_of
 from ..ir.make import call
-from ..ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
+from ..ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, tensor_type
 from ..ir.types import TensorType
 from ..ir.visit import in_loops, is_op, post_order, rewrite, substitute, with_body
 from .fused_function import Library
 from .sequential import Pass
-from .simplify_movement import RESHAPES
+from .simplify_expr import RESHAPES
 
 ALIGNMENT = 16
 """What kernels of all targets count on at most, in bytes: the widest access of a thread of a GPU."""
@@ -140,3 +144,26 @@ def share_groups(fused: Function) -> Function:
         return node if function is node.function else FunctionCall(function, node.args)
 
     return rewrite(in_loops(fused, lambda inside: rewrite(inside, change)), change)
+
+
+def WholeLoops(runs: Callable[[Function], bool]) -> Pass:
+    """Let every loop be a primitive function that `runs`, where it does: a function whose body is the loop."""
+    return Pass("WholeLoops", 1, (), lambda function: rewrite(function, lambda node: _whole(node, runs)))
+
+
+def _whole(node: Expr, runs: Callable[[Function], bool]) -> Expr:
+    if not isinstance(node, Loop):
+        return node
+    opened = _with_constants_outside(node)
+    params = tuple([Var(v.name, tensor_type(a)) for v, a in zip(opened.function.params, opened.args, strict=True)])
+    function = Function(params, replace(opened, args=params), {"primitive": True})
+    return FunctionCall(function, opened.args) if runs(function) else node
+
+
+def _with_constants_outside(loop: Loop) -> Loop:
+    """A loop that is given the constants of its function, so that layers of one structure share a kernel."""
+    inside = [n for n in post_order(loop.function.body) if isinstance(n, Constant) and n.value.ndim > 0]
+    variables = [Var(f"c{k}", tensor_type(value)) for k, value in enumerate(inside)]
+    body = substitute(loop.function.body, {id(a): b for a, b in zip(inside, variables, strict=True)})
+    function = Function((*loop.function.params, *variables), body, loop.function.attrs)
+    return replace(loop, function=function, args=(*loop.args, *inside))

@@ -7,7 +7,7 @@ operator `moments` once.  A distance from a mean may be written in any order of 
 as a linear form.  Where what is averaged is no difference yet, one of its elements is taken away first: a mean is
 rounded to the size of what it is the mean of.
 
-Rows that a block can keep stay as they are: a row program (`fuse_rows.py`) reads them once for everything.
+Rows that a block can keep stay as they are: a row program (`fuse_ops.py`) reads them once for everything.
 """
 
 from __future__ import annotations

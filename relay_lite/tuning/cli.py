@@ -13,19 +13,19 @@ import numpy as np
 from ansor.cli.budget import all_done, early_stopping, settle, total_trials
 from ansor.cli.devices import check_devices, hardware_of
 from ansor.cli.written import stopped_text
-from ansor.core.device.backends import backend, on_device
+from ansor.core.device.backend import backend, on_device
 from ansor.core.errors import BudgetError
 from ansor.core.files.sealed_folder import require_new
 from ansor.core.host.start_up import INTERRUPTED
 from ansor.core.target.target import STRICT, Target
 from ansor.core.tasks.task import SearchTask
-from ansor.core.values.wording import counted
+from ansor.core.values.checks import counted
 from ansor.measure.noise import unsteady
 from ansor.policy.search_failure import SearchFailed
 from ansor.records.recorder import RecordToFile
 from te_lite.errors import require
 
-from ..compiler.extract import extract_tasks
+from ..compiler.optimize import extract_tasks
 from ..ir.errors import GraphError
 from ..runtime.files import NETWORK
 from ..runtime.graph_executor import GraphModule

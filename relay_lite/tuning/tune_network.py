@@ -21,7 +21,7 @@ import numpy as np
 from ansor.core.target.target import FP32X3, HALVES, STRICT, TF32, Target
 from ansor.core.tasks.protocols import Runner
 from ansor.core.tasks.task import SearchTask
-from ansor.core.values.in_networks import cold_in_networks
+from ansor.core.values.options import cold_in_networks
 from ansor.measure.local import LocalRunner
 from ansor.policy.early_stopping import AUTO
 from ansor.policy.search_failure import SearchFailed

@@ -4,5 +4,5 @@ Law: from states to extents, on ints and lanes alike; makes no statement.
 
 In reading order:
 
-    files    data_arithmetic, reads, loop_scope, overrun, counted, bounds, nest, index_span, footprint
+    files    reads, loop_scope, overrun, bounds, nest, index_span, footprint
 """

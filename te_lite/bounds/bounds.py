@@ -19,7 +19,6 @@ from ..expr.storage import storage_class
 from ..schedule.loop_value import fused_strides, split_strides, tiled_extent
 from ..schedule.region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
 from ..schedule.state import ATTACHED, INLINED, ROOT, SPECIAL, FuseRel, Iter, SplitRel, Stage, State, root_extent
-from .counted import counted_through
 from .loop_scope import (
     BLOCKS,
     THREAD_RANK,
@@ -33,7 +32,7 @@ from .loop_scope import (
     thread_ranks,
 )
 from .overrun import index_beyond, reach_beyond, runs_over
-from .reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
+from .reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, counted_through, reads_by_producer
 
 Atoms = frozenset[LoopKey]
 

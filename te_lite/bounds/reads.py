@@ -1,4 +1,16 @@
-"""The reads of a program with its inlined stages expanded, index by index in a form that regions understand."""
+"""The reads of a program with its inlined stages expanded, index by index in a form that regions understand.
+
+Arithmetic on data stays arithmetic on data.  Inlining a stage that is made of loop variables only, or deciding a
+condition, takes the read of memory away that made an operation one on data, which wraps around; what is left would be
+index arithmetic, which has no width.  Where that changes a value, an operand is put into `trunc`, which is the identity
+on integers and always data (`width.py`).
+
+An index that flattens axes in the same order as a fused loop is affine in the value of that loop:
+
+    for r in 0..N*H*W, fused of n, h, w:  reads s[(n*H + h)*W + w, f],  stores y[n, h, w, f]
+
+Both are at r, of which n is r // (H*W), h is r // W % H, and w is r % W.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +19,81 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..computation.tensor import ComputeOp, Operation
-from ..expr.expr import Binary, Const, Expr, Load, Reduce, Select, Var, as_expr
+from ..expr.expr import FLOATS, Binary, Call, Cast, Const, Expr, Load, Reduce, Select, Var, as_expr
+from ..expr.interval import INDEX_DTYPES, binary_interval
 from ..expr.visit import children, rebuild, substitute, transform, walk
-from ..loops.width import Widths
-from .data_arithmetic import kept_as_value, stays_data
+from ..loops.width import Widths, fits
+from ..schedule.loop_value import fused_strides
+from ..schedule.state import FuseRel, Stage
+
+# --------------------------------------------------------------------------------------------------- arithmetic on data
+
+
+Kept = Callable[[Load], bool]
+
+
+def kept_as_data(e: Expr, widths: Widths, kept: Kept) -> Expr:
+    """`e` with the operands in `trunc` that keep its operations data arithmetic; itself where none is needed.
+
+    `widths` knows the axes of the stage, `kept(load)` says whether a read certainly stays one of data.
+    """
+    old = children(e)
+    new = tuple([kept_as_data(x, widths, kept) for x in old])
+    sure = isinstance(e, Binary) and any(stays_data(x, kept) for x in old)
+    if e.dtype in INDEX_DTYPES and not sure and not widths.range(e)[1] and _leaves(e, widths):
+        new = tuple([_held(x, y, widths, kept) for x, y in zip(old, new, strict=True)])
+    return e if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(e, new)
+
+
+def kept_as_value(e: Expr, widths: Widths, kept: Kept) -> Expr:
+    """As `kept_as_data`, and where `e` itself is index arithmetic that does not fit its dtype, data of that dtype."""
+    new = kept_as_data(e, widths, kept)
+    wide = e.dtype in INDEX_DTYPES and not fits(widths.range(e)[0], e.dtype)
+    return Call("trunc", (new,), e.dtype) if wide else new
+
+
+def _leaves(e: Expr, widths: Widths) -> bool:
+    """Whether an operation of integers, or an operand of it, may leave its dtype."""
+    match e:
+        case Binary(op=op, a=a, b=b):
+            x, y = widths.range(a)[0], widths.range(b)[0]
+            whole = op in ("//", "/") or fits(binary_interval(op, x, y), e.dtype)
+            lowest = op in ("//", "/") and not fits((-x[1], -x[0]), e.dtype)
+            return lowest or not (whole and fits(x, e.dtype) and fits(y, e.dtype))
+        case Call(func="abs", args=(a,)):
+            lo, hi = widths.range(a)[0]
+            return not fits((-hi, -lo), e.dtype)
+        case Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
+            return not all(fits(widths.range(x)[0], e.dtype) for x in (a, b))
+    return False
+
+
+def _held(old: Expr, new: Expr, widths: Widths, kept: Kept) -> Expr:
+    if old.dtype not in INDEX_DTYPES or isinstance(old, Const) or stays_data(old, kept):
+        return new
+    index = widths.range(old)[1]
+    return new if index and fits(widths.range(old)[0], old.dtype) else Call("trunc", (new,), new.dtype)
+
+
+def stays_data(e: Expr, kept: Kept) -> bool:
+    """Whether no pass can make index arithmetic, or a constant, of `e`."""
+    match e:
+        case Load():
+            return kept(e)
+        case Cast(a=a) if e.dtype != "bool":
+            return stays_data(a, kept)
+        case Binary(op=op, a=a, b=b) if op in ("+", "-") or e.dtype in FLOATS:
+            return stays_data(a, kept) or stays_data(b, kept)
+        case Binary(op="*", a=a, b=Const() as b) | Binary(op="*", a=Const() as b, b=a):
+            return b.value != 0 and stays_data(a, kept)
+        case Binary(op="*" | "min" | "max", a=a, b=b) | Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
+            return stays_data(a, kept) and stays_data(b, kept)
+        case Call(func=func, args=args) if func != "isnan":
+            return any(stays_data(a, kept) for a in args)
+    return False
+
+
+# ---------------------------------------------------------------------------------------------------------------- reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +277,29 @@ def reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> bo
     plain = all(isinstance(f, Affine) and f.terms and f.terms[0][1] == 1 for f in read.forms)
     fits = all(a < len(reader) and reader[a] == d for a, d in zip(axes, shape, strict=False))
     return plain and fits and len(set(axes)) == len(shape)
+
+
+# --------------------------------------------------------------------------------------- indices that fused loops count
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An index that is `factor` times the value of a loop, fused of axes, plus `rest`."""
+
+    rel: FuseRel
+    factor: int
+    rest: Affine
+
+
+def counted_through(stage: Stage, form: Form) -> Counted | None:
+    """An index by a loop that was fused of axes of known extents, if it counts through these in the same way."""
+    if not isinstance(form, Affine) or len(form.terms) < 2:
+        return None
+    terms = dict(form.terms)
+    for rel in [rel for rel in stage.relations if isinstance(rel, FuseRel) and terms.keys() >= set(rel.parts)]:
+        strides, factor = fused_strides(stage, rel), terms[rel.parts[-1]]
+        known = all(isinstance(stage.vars[p].extent, int) for p in rel.parts)
+        if known and all(terms[part] == factor * stride for part, stride in strides.items()):
+            rest = tuple([(axis, c) for axis, c in form.terms if axis not in strides])
+            return Counted(rel, factor, Affine(rest, form.const))
+    return None

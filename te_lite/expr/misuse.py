@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ExprError, require
 from .dtype import python_number
-from .instead import (
+from .spelling import (
     INSTEAD,
     MATMUL,
     OF_ARRAYS,
@@ -29,8 +29,9 @@ from .instead import (
     TENSOR_OVER,
     TENSOR_TIMES,
     TIMES,
+    did_you_mean,
+    public_names,
 )
-from .spelling import did_you_mean, public_names
 
 
 def operand_law(value: object) -> str:

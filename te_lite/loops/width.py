@@ -1,10 +1,10 @@
 """How many bits index arithmetic needs: decided here, and read by every emitter and by the interpreter.
 
 *Index arithmetic* is what is made of loop variables and integer constants only, without `floor`, `ceil`, `round` and
-`trunc`, which are the identity on integers and make data of them (`data_arithmetic.py`).  It has the values of Python's
-integers: whatever part of it does not fit 32 bits for some value of the loop variables is computed in 64 bits, and what
-does not fit 64 bits is refused.  *Data arithmetic* reads memory, or has a dtype other than int32 and int64: each
-operation wraps around to its dtype, operands that are index arithmetic are converted first (comparisons need not).
+`trunc`, which are the identity on integers and make data of them (`te_lite/bounds/reads.py`).  It has the values of
+Python's integers: whatever part of it does not fit 32 bits for some value of the loop variables is computed in 64 bits,
+and what does not fit 64 bits is refused.  *Data arithmetic* reads memory, or has a dtype other than int32 and int64:
+each operation wraps around to its dtype, operands that are index arithmetic are converted first (comparisons need not).
 
 Passes over programs work on index arithmetic without regard to bits.  Widths are decided on the expression that is
 printed or run, so no pass can move an intermediate value out of range afterwards.

@@ -5,6 +5,6 @@ Law: reads states and bounds, makes statements; knows no target.
 In reading order:
 
     first    zero_terms, lower_facts, edges, lower_point, lower_operand, lower_mma, lower_matrix_load
-    then     lower_rescaling, lower_nest, thread_parts, vthread, unroll, whole_turns, sync, lower
+    then     lower_rescaling, lower_nest, thread_parts, vthread, unroll, sync, lower
     then     written_over
 """

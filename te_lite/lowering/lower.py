@@ -4,7 +4,7 @@ The order of work: infer bounds; give every loop a variable and every stage a bu
 stage with the stages computed inside it (`lower_nest.py`), rewritten as kinds of steps ask for (`Ask`), private arrays
 that threads share out cut to the part of each (`thread_parts.py`); wrap kernels in their block and thread loops; then
 the passes: virtual threads are sunk below barriers (`vthread.py`), loops are unrolled (`unroll.py`), in kernels without
-the guards that most turns do not need (`whole_turns.py`), barriers are put where threads meet in shared memory
+the guards that most iterations do not need (`unroll.py`), barriers are put where threads meet in shared memory
 (`sync.py`).
 """
 
@@ -26,9 +26,8 @@ from ..verify.verify_reads import require_reads_inside
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
 from .thread_parts import keep_own_parts
-from .unroll import unroll_loops
+from .unroll import unroll_loops, whole_turns, whole_vectors
 from .vthread import sink_lanes
-from .whole_turns import whole_turns, whole_vectors
 
 
 def lower(

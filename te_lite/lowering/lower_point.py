@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..bounds.counted import counted_through
 from ..bounds.loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
-from ..bounds.reads import index_form
+from ..bounds.reads import counted_through, index_form
 from ..expr.expr import BufferLoad, Const, Expr, Load, Reduce, Var, as_expr, binary, compare
 from ..expr.visit import conjuncts, substitute, transform, walk
 from ..schedule.loop_value import all_values, split_guards

@@ -4,5 +4,5 @@ Law: reads what the folders below made; none of them imports it.
 
 In reading order:
 
-    files    state_text, python_text, dag_json, dag_check, dag_difference, methods
+    files    state_text, python_text, dag_json, dag_difference, methods
 """

@@ -5,17 +5,22 @@
 `nodes` is the table of distinct expressions, variables and reducers, children before parents; a node names others by
 their place in the table.  An infinity or NaN is `{"float": "-inf"}`, for JSON has no number for it.  `ops` are in stage
 order.  The text, the stage order and the workload key survive the trip.
+
+What is read ends up as the text of a program, so every name, operator, function, dtype and number is looked at before
+a node is made of it.  The sizes of tensors are the business of those who allocate them.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..computation.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, make_compute
-from ..errors import ExprError
+from ..errors import ExprError, TeError, require
+from ..expr.dtype import DTYPES, FLOATS
 from ..expr.expr import (
     Binary,
     Call,
@@ -32,7 +37,166 @@ from ..expr.expr import (
     Select,
     Var,
 )
+from ..expr.intrinsics import CALLS
 from ..schedule.dag import ComputeDAG
+
+# ---------------------------------------------------------------------------------- checks of what comes from elsewhere
+
+
+MOST_NODES = 100_000
+MOST_EXTENT = 2**31 - 1
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
+SCOPE = re.compile(r"|global|shared|local(\.[a-z_]+)?")
+OPERATORS = {
+    "binary": ("+", "-", "*", "/", "//", "%", "min", "max"),
+    "compare": ("<", "<=", ">", ">=", "==", "!="),
+    "logical": ("&&", "||"),
+}
+
+
+def dag_from_foreign_json(data: Any) -> ComputeDAG:
+    """The computation of a JSON value from anywhere.  Raises ExprError, in one sentence, for whatever is none."""
+    law = "is no computation as it is written here"
+    try:
+        _Check(data).all()
+        return dag_from_json(data)
+    except TeError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, AssertionError, RecursionError) as error:
+        raise ExprError(f"computation in JSON: {law}: {type(error).__name__}") from error
+
+
+class _Check:
+    """Looks at the table of nodes in order: a node names earlier ones only."""
+
+    def __init__(self, data: Any) -> None:
+        self.need(
+            isinstance(data, dict) and set(data) == {"nodes", "ops", "tensors"},
+            "a value of these parts",
+            list(data)[:8],
+        )
+        self.nodes, self.ops, self.tensors = data["nodes"], data["ops"], data["tensors"]
+        for part in (self.nodes, self.ops, self.tensors):
+            self.need(isinstance(part, list) and len(part) <= MOST_NODES, "a table", type(part).__name__)
+
+    def need(self, ok: object, what: str, got: object) -> None:
+        require(ok, ExprError, "computation in JSON", f"{what} is not one", got=got)
+
+    def all(self) -> None:
+        for k, node in enumerate(self.nodes):
+            self.need(isinstance(node, list) and node and self.node(k, node), "a node", node)
+        for k, op in enumerate(self.ops):
+            self.need(isinstance(op, list) and op and self.op(k, op), "an operation", op)
+        self.need(self.tensors and all(map(self.tensor, self.tensors)), "a list of tensors", self.tensors)
+
+    def node(self, k: int, node: Sequence[Any]) -> bool:
+        match node:
+            case ["axis", name, dtype, dict(extent), kind]:
+                return self.named(name, dtype) and set(extent) == {"expr"} and self.is_expr(k, extent["expr"]) and (
+                    kind == "reduce"
+                )  # fmt: skip
+            case ["axis", name, dtype, extent, kind]:
+                return self.named(name, dtype) and _is_extent(extent) and kind in ("spatial", "reduce")
+            case ["var", name, dtype]:
+                return self.named(name, dtype)
+            case ["const", value, dtype]:
+                return _is_constant(value, dtype)
+            case ["binary" | "compare" | "logical" as kind, op, a, b]:
+                return op in OPERATORS[kind] and self.exprs(k, [a, b])
+            case ["not", a]:
+                return self.is_expr(k, a)
+            case ["select", cond, a, b]:
+                return self.exprs(k, [cond, a, b])
+            case ["cast", dtype, a]:
+                return dtype in DTYPES and self.is_expr(k, a)
+            case ["call", func, args, dtype]:
+                return func in CALLS and dtype in DTYPES and self.exprs(k, args)
+            case ["load", tensor, indices]:
+                return self.tensor(tensor) and self.exprs(k, indices)
+            case ["combiner", name, lhs, rhs, result, identity]:
+                parts = (lhs, rhs, result, identity)
+                variables = self.kinds([*lhs, *rhs]) <= {"var"}
+                return _is_name(name) and all(self.exprs(k, x) for x in parts) and variables
+            case ["reduce", combiner, sources, axes, where, index, init]:
+                whole = self.is_node(k, combiner) and self.nodes[combiner][0] == "combiner" and _is_count(index)
+                values = self.exprs(k, sources) and self.exprs(k, axes) and self.exprs(k, init)
+                condition = where is None or self.is_expr(k, where)
+                return whole and values and condition and self.kinds(axes) == {"axis"} and index < len(sources)
+        return False
+
+    def op(self, k: int, op: Sequence[Any]) -> bool:
+        most = len(self.nodes)
+        match op:
+            case ["placeholder", name, list(shape), dtype, dict(attrs)]:
+                return self.named(name, dtype) and all(map(_is_extent, shape)) and self.attrs(attrs)
+            case ["compute", name, list(axis), list(body), str(tag), dict(attrs), str(scope)]:
+                parts = self.exprs(most, axis) and self.exprs(most, body) and len(body) > 0
+                named = _is_name(name) and SCOPE.fullmatch(scope) is not None and len(tag) <= 200
+                return parts and named and self.kinds(axis) <= {"axis"} and self.attrs(attrs)
+        return False
+
+    def attrs(self, attrs: Mapping[str, Any]) -> bool:
+        return all(_is_name(name) and self.attr(value) for name, value in attrs.items())
+
+    def attr(self, value: Any) -> bool:
+        match value:
+            case None | bool() | int() | float() | str():
+                return True
+            case {"tensor": ref}:
+                return len(value) == 1 and self.tensor(ref)
+            case {"float": text}:
+                return len(value) == 1 and text in ("inf", "-inf", "nan")
+            case list():
+                return all(map(self.attr, value))
+        return False
+
+    def tensor(self, ref: Any) -> bool:
+        pair = isinstance(ref, list) and len(ref) == 2 and all(map(_is_count, ref))
+        return pair and ref[0] < len(self.ops) and ref[1] < max(1, self.outputs(ref[0]))
+
+    def outputs(self, op: int) -> int:
+        return len(self.ops[op][3]) if self.ops[op][0] == "compute" else 1
+
+    def named(self, name: Any, dtype: Any) -> bool:
+        return _is_name(name) and dtype in DTYPES
+
+    def kinds(self, places: Sequence[int]) -> set[str]:
+        return {self.nodes[p][0] for p in places}
+
+    def is_node(self, k: int, place: Any) -> bool:
+        return _is_count(place) and place < k
+
+    def is_expr(self, k: int, place: Any) -> bool:
+        return self.is_node(k, place) and self.nodes[place][0] != "combiner"
+
+    def exprs(self, k: int, places: Any) -> bool:
+        return isinstance(places, list) and all([self.is_expr(k, p) for p in places])
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MOST_EXTENT
+
+
+def _is_extent(value: Any) -> bool:
+    return _is_count(value) and value > 0
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and NAME.fullmatch(name) is not None
+
+
+def _is_constant(value: Any, dtype: Any) -> bool:
+    match value:
+        case bool():
+            return bool(dtype == "bool")
+        case int():
+            return dtype in DTYPES and dtype != "bool" and abs(value) < 2**64
+        case float():
+            return dtype in FLOATS
+        case {"float": "inf" | "-inf" | "nan"}:
+            return len(value) == 1 and dtype in FLOATS
+    return False
+
 
 _fresh_key = itertools.count()
 

@@ -5,7 +5,7 @@ Law: a state is the replay of its steps; no statement, no bound, no program.
 In reading order:
 
     first    region, step, state, loop_value
-    steps    loop_steps, mark_steps, place_steps, storage_steps, stage_steps
+    steps    loop_steps, place_steps, storage_steps, stage_steps
     ours     axis_steps
     then     replay, dag, schedule
 """

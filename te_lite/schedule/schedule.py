@@ -25,8 +25,7 @@ from ..expr.spelling import Primitives
 from ..tensor_core.fragment import Digit
 from ..tensor_core.mma import OPERANDS, mma
 from .dag import ComputeDAG
-from .loop_steps import Fuse, Reorder, Split
-from .mark_steps import Annotate, FreePragma, Pragma
+from .loop_steps import Annotate, FreePragma, Fuse, Pragma, Reorder, Split
 from .place_steps import ComputeAt, ComputeInline, ComputeRoot
 from .replay import apply
 from .stage_steps import CacheRead, CacheWrite, RFactor

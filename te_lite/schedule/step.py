@@ -42,9 +42,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "AN": Kind("te_lite.schedule.mark_steps", "Annotate"),
+    "AN": Kind("te_lite.schedule.loop_steps", "Annotate"),
     "FU": Kind("te_lite.schedule.loop_steps", "Fuse"),
-    "PR": Kind("te_lite.schedule.mark_steps", "Pragma"),
+    "PR": Kind("te_lite.schedule.loop_steps", "Pragma"),
     "RE": Kind("te_lite.schedule.loop_steps", "Reorder"),
     "SP": Kind("te_lite.schedule.loop_steps", "Split"),
     "FSP": Kind("te_lite.schedule.loop_steps", "FollowSplit"),
@@ -56,7 +56,7 @@ KINDS = {
     "CHR": Kind("te_lite.schedule.stage_steps", "CacheRead"),
     "CHW": Kind("te_lite.schedule.stage_steps", "CacheWrite"),
     "RF": Kind("te_lite.schedule.stage_steps", "RFactor"),
-    "PRX": Kind("te_lite.schedule.mark_steps", "FreePragma"),
+    "PRX": Kind("te_lite.schedule.loop_steps", "FreePragma"),
     "SSC": Kind("te_lite.schedule.storage_steps", "SetScope"),
     "STO": Kind("te_lite.schedule.storage_steps", "StorageOrder"),
     "RIX": Kind("te_lite.schedule.axis_steps", "Reindex", "s.reindex"),

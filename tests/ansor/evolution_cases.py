@@ -7,13 +7,13 @@ import numpy as np
 from ansor.core.target.target import Target
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import traced_steps
-from ansor.space.choices import Group, Space, Variant
+from ansor.space.decisions.decision import Choice, Tile
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.factor_tables import padded_extents, tile_table
-from ansor.space.decisions.parts import Choice, Tile
-from ansor.space.decisions.splits import holes
+from ansor.space.decisions.loops import holes
 from ansor.space.decisions.table import DECISIONS
 from ansor.space.locations import Place
+from ansor.space.spaces import Group, Space, Variant
 from te_lite import ComputeDAG
 from te_lite.schedule.state import State
 from tests.ansor.sketch_cases import HARDWARE, dag_of

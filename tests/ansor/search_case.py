@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ansor
-from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.cost_model.prior import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.offline.replay import ReplayRunner

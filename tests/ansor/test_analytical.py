@@ -16,19 +16,17 @@ import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.analytical.gpu import _fetched_bytes, has_wide_tile
 from ansor.analytical.loop_nests import loop_nests
-from ansor.core.host.processor_family import VECTOR_BYTES, host_family, second_cache_bytes
+from ansor.core.host.process import VECTOR_BYTES, host_family, second_cache_bytes
 from ansor.core.target.hardware import GPUS as MODELS
-from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.cost_model.prior import AnalyticalModel
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
+from ansor.space.spaces import random_space, random_variant
 from ansor.space.states import concrete
-from ansor.space.variants import random_variant
 from te_lite import topi
 from te_lite.bounds.bounds import infer_bounds
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, Fuse, Pragma, Reorder, Split
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.state import State
 from tests.amount import some

@@ -14,8 +14,7 @@ from ansor.space.programs import Programs
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.bounds.footprint import BufferAccess
 from te_lite.bounds.reads import Affine
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Fuse, Reorder, Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import FuseRel, State
 from tests.conv_layer import conv2d_layer

@@ -20,13 +20,12 @@ from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.loops import fill, holes
 from ansor.space.decisions.unroll import CPU_UNROLL, GPU_UNROLL
 from te_lite import ComputeDAG
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.meaning.interp import run
-from te_lite.schedule.loop_steps import FollowFusedSplit, Fuse, Split
-from te_lite.schedule.mark_steps import Pragma
+from te_lite.schedule.loop_steps import FollowFusedSplit, Fuse, Pragma, Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import ATTACHED, INLINED, ROOT, Stage, State
 from te_lite.schedule.step import from_json, to_json

@@ -11,12 +11,11 @@ import pytest
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from ansor.space.decisions.factor_tables import divisors, factor_table
-from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.loops import fill, holes
 from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
+from ansor.space.spaces import home, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import ScheduleError
 from tests.ansor.sketch_cases import HARDWARE, dag_of

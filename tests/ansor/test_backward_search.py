@@ -19,9 +19,8 @@ from ansor.analytical import CPU, GPUS, Machine, seconds
 from ansor.sketch.generate import generate_sketches
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
+from ansor.space.spaces import random_space, random_variant
 from ansor.space.states import concrete
-from ansor.space.variants import random_variant
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite.bounds.bounds import infer_bounds

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.evolve.buckets import Row, bucket, spread
 from ansor.evolve.evolution import Candidate
+from ansor.evolve.selection import Row, bucket, spread
 from ansor.policy.proposals import MOST_OF_A_BUCKET
-from ansor.space.choices import Space, Variant
+from ansor.space.spaces import Space, Variant
 from tests.ansor.evolution_cases import random_rows, space_named, variants_of
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.space.canonical import canonical
-from ansor.space.choices import Variant
+from ansor.space.duplicates import canonical
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
+from ansor.space.spaces import Variant, random_space, random_variant
 from ansor.space.states import written
-from ansor.space.variants import random_variant
 from benchmarks import workloads
 from te_lite import ComputeDAG
 from te_lite.lowering.lower import unverified

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ansor.core.host.cgroups import group_cores, group_memory
+from ansor.core.host.process import group_cores, group_memory
 from ansor.core.target import hardware
 
 NEW, OLD = "0::/a/b\n", "7:memory:/a\n4:cpu,cpuacct:/a\n1:name=systemd:/x\n"

@@ -11,7 +11,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.core.device.backends import backend
+from ansor.core.device.backend import backend
 from ansor.core.host import hints
 from ansor.core.tasks.catalog import CATALOG
 from te_lite.printing.dag_json import dag_from_json, dag_to_json

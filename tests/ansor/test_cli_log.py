@@ -11,7 +11,7 @@ import pytest
 import ansor
 from ansor.cli.main import main
 from ansor.cli.remeasure import names_in
-from ansor.core.tasks.baseline import Baseline
+from ansor.core.tasks.measure_values import Baseline
 from ansor.records.summary import summary_of
 
 

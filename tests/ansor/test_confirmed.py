@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.tasks.baseline import Baseline
+from ansor.core.tasks.measure_values import Baseline
 from ansor.records.best import best_few, ranked_records, settled_records
 from ansor.records.confirmed import SettledReader, confirm_line, read_turns
 from ansor.records.dispatch import ApplyHistoryBest

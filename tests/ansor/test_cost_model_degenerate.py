@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ansor
-from te_lite.schedule.mark_steps import Pragma
+from te_lite.schedule.loop_steps import Pragma
 
 INF, NAN = np.inf, np.nan
 

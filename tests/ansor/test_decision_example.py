@@ -12,20 +12,17 @@ import codegen_c
 import te_lite as te
 from ansor.evolve.mutation import Change, mutate, mutations_of
 from ansor.sketch import generate_sketches
-from ansor.space.choices import Variant
 from ansor.space.decisions.decision import Decision
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.table import DECISIONS, Decisions
 from ansor.space.limits import fits
-from ansor.space.parse import parse
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
-from ansor.space.states import concrete
-from ansor.space.variants import random_variant
+from ansor.space.spaces import Variant, random_space, random_variant
+from ansor.space.states import concrete, parse
 from te_lite import ComputeDAG
 from te_lite.meaning.interp import run
-from te_lite.schedule.mark_steps import FreePragma
+from te_lite.schedule.loop_steps import FreePragma
 from te_lite.schedule.state import State
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE

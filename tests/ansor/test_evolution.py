@@ -14,11 +14,11 @@ from ansor.core.errors import TaskError
 from ansor.evolve.evolution import Candidate, EvolveOptions, StageScores, evolve
 from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS
 from ansor.evolve.selection import BASE, Scored, best_of, fitness
-from ansor.space.choices import Group, Space, Variant
 from ansor.space.decisions.draw import Matrix, pick, roulette
 from ansor.space.decisions.factor_tables import tile_table
 from ansor.space.duplicates import Seen
 from ansor.space.limits import rows_fit
+from ansor.space.spaces import Group, Space, Variant
 from te_lite import ComputeDAG
 from tests.amount import examples
 from tests.ansor.evolution_cases import (

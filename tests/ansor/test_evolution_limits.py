@@ -8,14 +8,12 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.thread_plans import thread_splits
 from ansor.space.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
-from ansor.space.variants import home
+from ansor.space.spaces import Space, home, space_of
 from benchmarks import workloads as benchmarks
 from codegen_cuda.emission.limits import usage
 from te_lite import topi

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ansor.evolve.crossover import crossover, parts_of
 from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Change, Mutation, mutate
-from ansor.space.choices import Group, Space
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.factor_tables import covered
 from ansor.space.decisions.lengths import Lengths
@@ -19,6 +18,7 @@ from ansor.space.decisions.parallel import Parallel
 from ansor.space.decisions.threads import Threads
 from ansor.space.decisions.unroll import Unroll
 from ansor.space.duplicates import Seen, first_of_each, row_keys
+from ansor.space.spaces import Group, Space
 from te_lite import ComputeDAG
 from tests.amount import examples
 from tests.ansor.evolution_cases import (

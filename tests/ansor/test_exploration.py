@@ -12,7 +12,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.tasks.measure_values import MeasureErrorNo, MeasureResult
-from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.cost_model.prior import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.policy.exploration import ENOUGH, ExplorationRatio, Origin, agreement
 from benchmarks.search_quality import BlindModel

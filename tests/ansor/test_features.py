@@ -14,12 +14,11 @@ from ansor.features import extract, programs_of, state_features, states_features
 from ansor.sketch.generate import generate_sketches
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_variant
 from ansor.space.states import concrete
-from ansor.space.variants import random_variant
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import LowerError
-from te_lite.schedule.loop_steps import Fuse, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Fuse, Split
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.step import from_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states

@@ -15,9 +15,8 @@ from te_lite.bounds.footprint import Cover, Footprint
 from te_lite.bounds.nest import nests_of
 from te_lite.expr.expr import Const, const
 from te_lite.expr.simplify import Simplifier
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
+from te_lite.schedule.loop_steps import Annotate, Fuse, Reorder, Split
 from te_lite.schedule.loop_value import all_values, split_guards
-from te_lite.schedule.mark_steps import Annotate
 from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.region import DivAtom, Linear
 from te_lite.schedule.replay import replay

@@ -20,8 +20,7 @@ from te_lite.expr.visit import walk
 from te_lite.loops.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, bodies, stmts_of
 from te_lite.lowering.lower import lower
 from te_lite.meaning import interp, interp_memory, interp_scope
-from te_lite.schedule.loop_steps import Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Reorder, Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from te_lite.schedule.step import Step

@@ -14,8 +14,8 @@ from ansor.analytical import machine_of, seconds
 from ansor.core.target.target import FP32X3, Target
 from ansor.measure.check import accepted_values, mismatch
 from ansor.space.programs import programs
+from ansor.space.spaces import home
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from ansor_ext.tensor_core.warp_tiles import products
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run as run_source

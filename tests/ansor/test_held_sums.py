@@ -12,14 +12,12 @@ from ansor.features.held_sums import HeldSums, held_sums, reads_of
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
+from ansor.space.spaces import random_space, random_variant
 from ansor.space.states import concrete
-from ansor.space.variants import random_variant
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.bounds.nest import nests_of
 from te_lite.loops.register_tile import VectorUnit
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Fuse, Reorder, Split
 from te_lite.schedule.replay import replay
 from tests.nonempty import nonempty
 from tests.workloads import conv2d_nchw, matmul, matmul_relu

@@ -12,7 +12,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor import LayoutRewriteOption, LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, SearchTask
-from ansor.layout.reading_order import packed_layouts
+from ansor.layout.packing import packed_layouts
 from ansor.sketch import generate_sketches
 from te_lite import topi
 from te_lite.meaning.reference import evaluate

@@ -12,9 +12,8 @@ import codegen_c
 import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.target.hardware import HardwareParams
-from ansor.core.values.layout_option import LayoutRewriteOption
-from ansor.layout.packing import PackedLayout, PackedView
-from ansor.layout.reading_order import packed_layouts
+from ansor.core.values.options import LayoutRewriteOption
+from ansor.layout.packing import PackedLayout, PackedView, packed_layouts
 from ansor.layout.rewrite import Rewritten, rewrite_layout_from_state
 from ansor.sketch import generate_sketches
 from te_lite import ComputeDAG, Tensor, topi
@@ -25,8 +24,7 @@ from te_lite.lowering.lower import lower
 from te_lite.meaning.interp import run as interpret
 from te_lite.meaning.reference import evaluate, random_inputs
 from te_lite.printing.dag_json import dag_from_json, dag_to_json
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Fuse, Reorder, Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from tests.drawn_programs import drawn_program

@@ -30,22 +30,20 @@ from ansor.offline.common import NoBuilder
 from ansor.records.journal import MAX_LINE, append_lines
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
+from ansor.space.decisions.decision import Setting, Tile
 from ansor.space.decisions.factor_tables import factor_table
 from ansor.space.decisions.lengths import Lengths
-from ansor.space.decisions.parts import Setting, Tile
 from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
 from ansor.space.decisions.threads import Threads
 from ansor.space.decisions.vectorize import most_lanes
 from ansor.space.limits import MAX_ACCUMULATORS, VECTORS_PER_LOOP, fits, rows_fit, threads_per_block
 from ansor.space.programs import Programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
+from ansor.space.spaces import random_variant, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import random_variant
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.loops.stmt import For, ForKind, stmts_of
-from te_lite.schedule.loop_steps import Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, Pragma, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import replay
 from te_lite.schedule.stage_steps import CacheWrite

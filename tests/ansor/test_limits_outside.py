@@ -12,7 +12,7 @@ import pytest
 
 import ansor
 import codegen_c
-from ansor.core.files.scratch import scratch_folder, sweep
+from ansor.core.files.private_files import scratch_folder, sweep
 from ansor.core.host import command
 from ansor.core.host.command import Unfinished, run_command
 from ansor.records import journal
@@ -127,7 +127,7 @@ def test_an_error_stream_costs_no_disk_and_keeps_its_last_words(tmp_path, monkey
 
 LEAVE = """
 import sys, time
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.files.private_files import scratch_folder
 held = scratch_folder("left")
 print(held.name, flush=True)
 time.sleep(1000)

@@ -17,8 +17,7 @@ import te_lite as te
 from ansor.cli.main import main
 from ansor.core.tasks import workloads
 from ansor.core.tasks.catalog import CATALOG
-from te_lite.printing.dag_check import dag_from_foreign_json
-from te_lite.printing.dag_json import dag_to_json
+from te_lite.printing.dag_json import dag_from_foreign_json, dag_to_json
 from te_lite.topi import nn
 from tests.workloads import matmul
 

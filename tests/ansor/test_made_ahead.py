@@ -10,11 +10,10 @@ from dataclasses import replace
 import pytest
 
 import ansor
-from ansor.core.device.backends import backend
-from ansor.policy import kernel_jobs, made_ahead
+from ansor.core.device.backend import backend
+from ansor.policy import made_ahead
 from ansor.policy.default_schedule import default_states, drawn_of
-from ansor.policy.kernel_jobs import Made, Wish
-from ansor.policy.made_ahead import MadeAhead, Remembered
+from ansor.policy.made_ahead import Made, MadeAhead, Remembered, Wish
 from te_lite.errors import TeError
 from te_lite.extensions import using
 from te_lite.lowering.lower import lower
@@ -116,7 +115,7 @@ def test_little_work_starts_no_process(workers: int, count: int, monkeypatch: py
 
 
 def test_a_worker_that_fails_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(kernel_jobs, "task_payload", lambda task: {"dag": ["no", "computation"], "target": TARGET})
+    monkeypatch.setattr(made_ahead, "task_payload", lambda task: {"dag": ["no", "computation"], "target": TARGET})
     given = wishes()
     with closing(MadeAhead(workers=2)) as ahead, caplog.at_level(logging.INFO, "ansor"):
         for wish in given:
@@ -156,5 +155,5 @@ def test_what_is_made_follows_the_extensions_in_use() -> None:
         wish = Wish(task)
         key, job, own = wish.key, wish.job(), [state.steps for state in drawn_of(task)]
     assert Wish(task).key != key
-    assert list(Made.of(kernel_jobs.answer(job), "").drawn or ()) == own
-    assert list(Made.of(kernel_jobs.answer(Wish(task).job()), "").drawn or ()) != own
+    assert list(Made.of(made_ahead.answer(job), "").drawn or ()) == own
+    assert list(Made.of(made_ahead.answer(Wish(task).job()), "").drawn or ()) != own

@@ -20,7 +20,7 @@ import pytest
 import ansor
 from ansor.core.tasks.measure_values import DeviceInfo, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.device_runners import DeviceRunners
+from ansor.measure.device_runner import DeviceRunners
 from ansor.measure.devices import choose_devices
 from ansor.measure.task_data import TaskData
 from ansor.measure.workers import Workshop

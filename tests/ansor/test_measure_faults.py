@@ -10,10 +10,9 @@ import pytest
 
 import ansor
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.channel import receive, send
+from ansor.measure.channel import receive, send, task_payload
 from ansor.measure.forks import Forks
 from ansor.measure.jobs import JobFailure, Workbench
-from ansor.measure.payload import task_payload
 from ansor.measure.workers import WorkerPool
 
 BUILD_FAULTS = {

@@ -7,17 +7,15 @@ import pytest
 
 import ansor
 from ansor.core.tasks.catalog import CATALOG
-from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.cost_model.prior import AnalyticalModel
 from ansor.evolve.checked import require_rows
 from ansor.evolve.evolution import EvolveOptions, evolve
 from ansor.evolve.mutation import CPU_MUTATIONS, Mutation, Redraw, mutate
 from ansor.sketch import generate_sketches
-from ansor.space.choices import Group, Variant
 from ansor.space.decisions.draw import Matrix
 from ansor.space.programs import programs
 from ansor.space.sample import drawn_again, sample_rows
-from ansor.space.spaces import random_space
-from ansor.space.variants import random_variant
+from ansor.space.spaces import Group, Variant, random_space, random_variant
 
 HARDWARE = ansor.HardwareParams(2, 64, 64, 0, 0, 0, 0, 0)
 TASKS = {"matmul": (1024, 1024, 1024), "conv2d": (1, 56, 56, 64, 64, 3, 1, 1)}

@@ -11,8 +11,7 @@ from ansor.analytical import GPUS, seconds
 from ansor.features.gpu_kernel import MULTIPROCESSOR, Multiprocessor
 from ansor.space.programs import Programs
 from te_lite.bounds.bounds import infer_bounds
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Fuse, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import replay
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite

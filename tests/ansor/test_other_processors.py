@@ -11,9 +11,9 @@ import ansor
 from ansor.autotvm.record import counts_for, target_key
 from ansor.cli.main import _recorded, main
 from ansor.core.target.target import Target
-from ansor.core.tasks.baseline import Baseline
-from ansor.records.baselines import baseline_line, baselines_of
+from ansor.core.tasks.measure_values import Baseline
 from ansor.records.best import history
+from ansor.records.noted_records import baseline_line, baselines_of
 from ansor.records.of_task import other_targets
 from ansor.scheduler.restore import restore, settled
 

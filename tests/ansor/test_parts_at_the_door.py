@@ -25,8 +25,8 @@ from ansor.sketch import CPU_RULES, generate_sketches
 from ansor.sketch.rule import Condition
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import home
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import apply
 from tests.ansor.evolution_cases import random_rows, space_named, valid
@@ -401,7 +401,7 @@ def test_rows_are_judged_as_they_are_defined(name: str, target: str) -> None:
 def test_a_rule_must_lead_on(
     task: ansor.SearchTask, action: Callable[..., Any], text: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ansor.sketch.custom.MOST_STATES", 2_000)
+    monkeypatch.setattr("ansor.sketch.rule.MOST_STATES", 2_000)
     with one_sentence(f"mine'?: .*{text}") if text is not None else nullcontext():
         with_rule(action, lambda policy, state, k: 2)(task)
 

@@ -5,11 +5,11 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.cost_model.prior import AnalyticalModel
 from ansor.evolve.evolution import EvolveOptions
 from ansor.policy.scoring import Scorer
-from ansor.space.choices import Group
-from te_lite.schedule.mark_steps import Pragma
+from ansor.space.spaces import Group
+from te_lite.schedule.loop_steps import Pragma
 from te_lite.schedule.replay import replay
 from tests.ansor.fake_measure import fake_measurer
 

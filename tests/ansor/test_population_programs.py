@@ -12,18 +12,14 @@ import pytest
 
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.choices import Space, Variant
 from ansor.space.decisions.draw import Matrix
-from ansor.space.parse import parse
 from ansor.space.programs import Programs, program, programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
-from ansor.space.states import concrete
-from ansor.space.variants import home, random_variant
+from ansor.space.spaces import Space, Variant, home, random_space, random_variant
+from ansor.space.states import concrete, parse
 from te_lite import ComputeDAG
 from te_lite.bounds.bounds import infer_bounds
-from te_lite.schedule.loop_steps import Split
-from te_lite.schedule.mark_steps import Pragma
+from te_lite.schedule.loop_steps import Pragma, Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import FuseRel, Stage, State
 from te_lite.schedule.step import from_json, to_json

@@ -14,12 +14,11 @@ from ansor.analytical.roofline import seconds
 from ansor.core.target.hardware import HardwareParams
 from ansor.features import extract
 from ansor.sketch.generate import generate_sketches
-from ansor.space.choices import Variant
 from ansor.space.limits import fits, threads_per_block
 from ansor.space.programs import Programs, RowPrograms, programs
-from ansor.space.replayed import COMES_AGAIN, REMEMBERED, Replayer
 from ansor.space.sample import sample_rows
-from ansor.space.variants import random_variant
+from ansor.space.spaces import Variant, random_variant
+from ansor.space.trace import COMES_AGAIN, REMEMBERED, Replayer
 from tests.ansor.feature_values import HARDWARE
 from tests.drawn_programs import spaces_of
 from tests.nonempty import nonempty
@@ -29,7 +28,7 @@ from tests.workloads import WORKLOADS
 @pytest.fixture(autouse=True)
 def recorded_as_for_users(monkeypatch: pytest.MonkeyPatch, search_little: None) -> None:
     """Not as late as in the small searches of other tests."""
-    monkeypatch.setattr("ansor.space.replayed.COMES_AGAIN", COMES_AGAIN)
+    monkeypatch.setattr("ansor.space.trace.COMES_AGAIN", COMES_AGAIN)
 
 
 def plain(made: Programs) -> Programs:

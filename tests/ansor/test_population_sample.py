@@ -12,13 +12,11 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.choices import Variant
 from ansor.space.decisions.factor_tables import tile_table
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space, space_of
+from ansor.space.spaces import Variant, has_nest, home, mutate_place, placed, random_space, random_variant, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import has_nest, home, mutate_place, placed, random_variant
 from te_lite import ComputeDAG
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.expr.lanes import product

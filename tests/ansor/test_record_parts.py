@@ -13,11 +13,11 @@ from ansor.records.lines import (
     dump_record_to_string,
     load_record_from_string,
     parse_line,
+    parts_of,
     record_from_json,
 )
-from ansor.records.parts import parts_of
 from te_lite.errors import RecordError
-from te_lite.schedule.mark_steps import FreePragma
+from te_lite.schedule.loop_steps import FreePragma
 from te_lite.schedule.step import steps_from_json, steps_from_text
 
 TOKENS = ['], ["', ", [[], [[", ']]]], "r": ', '"', "\\", "[", "]", "{", "}", ", ", " ", "0", "-1", "1.5", "null",

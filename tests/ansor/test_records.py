@@ -13,8 +13,16 @@ import te_lite as te
 from ansor.records.journal import MAX_LINE
 from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite.errors import RecordError
-from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, FreePragma, Pragma
+from te_lite.schedule.loop_steps import (
+    Annotate,
+    FollowFusedSplit,
+    FollowSplit,
+    FreePragma,
+    Fuse,
+    Pragma,
+    Reorder,
+    Split,
+)
 from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor
 from te_lite.schedule.storage_steps import StorageAlign

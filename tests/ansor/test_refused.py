@@ -18,8 +18,8 @@ import te_lite as te
 from ansor import autotvm
 from ansor.autotvm.tuner import RandomTuner
 from ansor.core.tasks.measure_values import MeasureErrorNo
+from ansor.measure.channel import task_payload
 from ansor.measure.jobs import JobFailure, Workbench
-from ansor.measure.payload import task_payload
 from ansor.measure.progress import outcome_text
 from ansor.policy.task_actions import Actions
 from ansor.records.lines import dump_record_to_string, load_record_from_string

@@ -217,7 +217,7 @@ def test_a_module_that_is_no_backend(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ):
         ansor.register_target("npu", module)
         with pytest.raises(ansor.BackendError, match=f"^target 'npu': {text}$"):
-            ansor.core.device.backends.backend("npu")
+            ansor.core.device.backend.backend("npu")
 
 
 def test_what_is_hinted_at_runs_first_what_registers_the_target(

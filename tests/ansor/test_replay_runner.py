@@ -18,8 +18,7 @@ from ansor.analytical import GPUS
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder, program_key
 from ansor.offline.replay import ReplayRunner
-from te_lite.schedule.loop_steps import Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, Pragma, Split
 from te_lite.schedule.step import to_json
 from tests.conv_layer import conv2d_layer
 

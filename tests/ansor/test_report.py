@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import ansor
 from ansor.cli.main import main
-from ansor.core.tasks.baseline import Baseline
+from ansor.core.tasks.measure_values import Baseline
 from ansor.records.summary import summary_of
 from ansor.report.curves import PAUSE, active_seconds, steps_of
 from ansor.report.page import write_report

@@ -18,7 +18,7 @@ from ansor.core.tasks.measure_values import MeasureInput, MeasureResult, Predict
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.records.network import NetworkNote, network_line, read_network
-from ansor.records.rounds import prediction_line, read_prediction, read_round, round_line
+from ansor.records.notes import prediction_line, read_prediction, read_round, round_line
 from ansor.records.summary import TaskSummary, summary_of
 from ansor.report.page import write_report
 from ansor.report.predictions import Round, rounds_of

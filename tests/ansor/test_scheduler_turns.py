@@ -12,8 +12,8 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.policy import default_schedule
-from ansor.records.baselines import baselines_of
 from ansor.records.best import history
+from ansor.records.noted_records import baselines_of
 from ansor.scheduler.restore import restore, settled
 from ansor.sketch.plain import untuned_state
 from tests.ansor.default_programs import default_of

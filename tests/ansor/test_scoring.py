@@ -13,7 +13,7 @@ from ansor.cost_model.api import Array, PythonBasedModel
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.policy.scoring import Scorer
-from ansor.space.choices import Group
+from ansor.space.spaces import Group
 from te_lite.schedule.state import State
 from tests.ansor.search_case import PARAMS, conv_task
 

@@ -11,7 +11,7 @@ import pytest
 import ansor
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
-from ansor.sketch.extra_rules import OWNERS
+from ansor.sketch.generate import OWNERS
 from examples.seams.custom_sketch_rule import rule
 
 SMALL = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 2}

@@ -10,12 +10,11 @@ import pytest
 import te_lite as te
 from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.sketch.predicates import NO_SPLIT
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
+from ansor.space.spaces import mutate_place, random_space, random_variant
 from ansor.space.states import concrete
-from ansor.space.variants import mutate_place, random_variant
 from te_lite import Tensor
 from te_lite.schedule.state import ATTACHED
 from tests.ansor.sketch_cases import HARDWARE, dag_of, matmul

@@ -8,7 +8,7 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import CPU_RULES, GPU_RULES, RULES, generate_sketches
-from ansor.sketch.extra_rules import OWNERS, extra_sketches
+from ansor.sketch.generate import OWNERS, extra_sketches
 from ansor.sketch.rule import SketchRule
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor, topi

@@ -7,8 +7,8 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cost_model.analytical_model import AnalyticalModel
-from ansor.policy import slow_programs
+from ansor.cost_model.prior import AnalyticalModel
+from ansor.policy import proposals
 
 
 def mean(n: int) -> list[te.Tensor]:
@@ -31,13 +31,13 @@ def seconds(n: int, random: bool) -> np.ndarray:
 @pytest.mark.parametrize("random", [False, True])
 def test_a_large_sum_is_not_left_to_a_few_threads(random: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = seconds(32768, random)
-    most = max(slow_programs.LONG, slow_programs.TIMES * expected.min())
+    most = max(proposals.LONG, proposals.TIMES * expected.min())
     assert expected.max() <= most
-    monkeypatch.setattr(slow_programs, "LARGE", float("inf"))
+    monkeypatch.setattr(proposals, "LARGE", float("inf"))
     assert seconds(32768, random).max() > 10 * most
 
 
 def test_small_tasks_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = seconds(512, True)
-    monkeypatch.setattr(slow_programs, "LARGE", float("inf"))
+    monkeypatch.setattr(proposals, "LARGE", float("inf"))
     np.testing.assert_array_equal(seconds(512, True), expected)

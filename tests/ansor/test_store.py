@@ -12,7 +12,7 @@ import ansor
 import te_lite as te
 from ansor.cli.main import main
 from ansor.core.tasks.task import SearchTask
-from ansor.core.values.layout_option import LayoutRewriteOption
+from ansor.core.values.options import LayoutRewriteOption
 from ansor.policy.default_schedule import default_state
 from ansor.records.store import RecordToStore, best_stored, keep, place_of
 from ansor.records.store_files import take_in

@@ -10,7 +10,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cost_model.shipped import shipped_model_of
+from ansor.cost_model.prior import shipped_model_of
 from ansor.policy.default_schedule import default_states, draws
 from ansor.sketch import streaming, window_nests
 from ansor.sketch.streaming import streaming_state, streams

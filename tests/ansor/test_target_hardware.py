@@ -13,7 +13,7 @@ from ansor.core.target import registry
 from ansor.core.target.hardware import GPUS, HardwareParams
 from ansor.core.target.target import Target
 from ansor.core.tasks.task import TaskFacts
-from codegen_c.host import host_options
+from codegen_c.processor import host_options
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ansor
+from ansor.measure.channel import task_payload
 from ansor.measure.jobs import Workbench
-from ansor.measure.payload import task_payload
 from ansor.measure.task_data import INPUT_SEED, TaskData
 from ansor.measure.workers import Workshop
 from tests.workloads import matmul

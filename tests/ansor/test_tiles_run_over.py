@@ -14,7 +14,7 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.core.values.options import SketchOptions
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.space.decisions.factor_tables import covered, draw_tiles, has_few_divisors, padded_extents, tile_table
 from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
 from ansor.space.spaces import space_of

@@ -11,8 +11,8 @@ import pytest
 
 import ansor
 from ansor.measure import jobs
+from ansor.measure.channel import task_payload
 from ansor.measure.jobs import JobFailure, Workbench
-from ansor.measure.payload import task_payload
 from tests.ansor.counting_backend import BESTS, COUNTS, CheckingDevice
 from tests.workloads import matmul
 

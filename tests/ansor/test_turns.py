@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.tasks.baseline import Baseline
+from ansor.core.tasks.measure_values import Baseline
 from ansor.core.values.steady import by_turns, greatest_factor
 from ansor.measure.finals import FINALISTS, Field, Leaders, nothing_better
 from ansor.measure.turns import LAST, MOST_SECONDS, ROUNDS, figures, race

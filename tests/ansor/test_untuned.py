@@ -12,11 +12,11 @@ import ansor
 import te_lite as te
 from ansor.cli import compare as cli_compare
 from ansor.cli.main import main
-from ansor.core.tasks.baseline import Baseline
+from ansor.core.tasks.measure_values import Baseline
 from ansor.measure.finals import Leader, finalists, near_after_all
 from ansor.policy import default_schedule
 from ansor.policy.default_schedule import default_state
-from ansor.records.baselines import baselines_of
+from ansor.records.noted_records import baselines_of
 from ansor.records.notes import DEFAULT, UNTUNED
 from ansor.sketch.plain import untuned_state
 from tests.ansor.default_programs import default_of

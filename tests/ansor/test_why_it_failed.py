@@ -14,7 +14,7 @@ import ansor.cli.main as cli_main
 import te_lite as te
 from ansor.cli.main import main
 from ansor.policy import task_actions
-from ansor.records.failures import MOST_REASON, failure_line, read_failure
+from ansor.records.noted_records import MOST_REASON, failure_line, read_failure
 from ansor.records.summary import summary_of
 
 MINE = """

@@ -9,7 +9,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra_rules import extra_rules, extra_sketches, rules_in_use
+from ansor.sketch.generate import extra_rules, extra_sketches, rules_in_use
 from ansor.sketch.rule import SketchContext
 from te_lite.errors import ExprError, TeError
 from te_lite.expr.intrinsics import Intrinsic, register

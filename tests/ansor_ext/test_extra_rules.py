@@ -15,16 +15,14 @@ import codegen_c
 import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra_rules import OWNERS, extra_sketches
+from ansor.sketch.generate import OWNERS, extra_sketches
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.decisions.cooperative_fetch import copies
-from ansor.space.decisions.splits import holes
-from ansor.space.parse import parse
+from ansor.space.decisions.loops import holes
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
-from ansor.space.states import concrete
-from ansor.space.variants import random_variant
+from ansor.space.spaces import random_variant, space_of
+from ansor.space.states import concrete, parse
 from ansor_ext.injective.injective import ITEMS
 from benchmarks import workloads as benchmarks
 from codegen_cuda import emit

@@ -10,6 +10,9 @@ A file is entered when one of its functions runs while a program is made.  Impor
 modules and classes, nor the functions that run before these are done.  The program is a product of matrices with a
 `relu` behind it, tiled and fused by the rules of the paper, from its expression through the steps of a record to the C
 text for vectors of 32 bytes, whatever this machine has; a process of its own makes it, so that nothing is cached.
+
+So is the network `mlp`, untuned and without workers, which enters passes over graphs, default programs and libraries,
+too.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -109,10 +114,10 @@ class Entered:
 
 
 def make_program() -> str:
-    """The C text of the program, from its expression.  All modules that it takes have been imported before."""
+    """The files that making the C text of the program from its expression enters, imports left out."""
     import codegen_c
     import te_lite as te
-    from codegen_c.host import PROCESSORS
+    from codegen_c.processor import PROCESSORS
     from te_lite.schedule.replay import replay
     from te_lite.schedule.step import steps_from_json
 
@@ -129,14 +134,31 @@ def make_program() -> str:
     return json.dumps(sorted(entered.files))
 
 
-def _printed(code: str) -> str:
-    """What a new process prints."""
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+def make_network() -> str:
+    """The files that building an untuned network enters, as `make_program` has those of a program."""
+    import relay_lite
+    from ansor.policy import made_ahead
+
+    made_ahead.host_cores = lambda: 1
+    module, params = relay_lite.testing.get_workload("mlp")
+    entered = Entered()
+    sys.setprofile(entered)
+    relay_lite.build(module, target="c -march=haswell", params=params)
+    sys.setprofile(None)
+    return json.dumps(sorted(entered.files))
 
 
-def entered_files() -> list[str]:
-    """The files of the packages that making the program enters."""
-    found = json.loads(_printed("from tests.architecture.budget import make_program; print(make_program())"))
+def _printed(code: str, **more: str) -> str:
+    """What a new process prints; `more` is added to its environment."""
+    command, env = [sys.executable, "-c", code], {**os.environ, **more}
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env=env).stdout
+
+
+def entered_files(maker: str = "make_program") -> list[str]:
+    """The files of the packages that making the program enters, or the network (`make_network`)."""
+    with tempfile.TemporaryDirectory() as empty:
+        code = f"from tests.architecture.budget import {maker}; print({maker}())"
+        found = json.loads(_printed(code, XDG_CACHE_HOME=empty, ANSOR_CACHE="off"))
     inside = [Path(name).relative_to(ROOT) for name in found if Path(name).is_relative_to(ROOT)]
     return sorted(path.as_posix() for path in inside if path.parts[0] in (*CORE, *OTHERS))
 
@@ -157,6 +179,7 @@ def measured() -> dict[str, int]:
     numbers |= {f"code lines of {folder}": count for folder, count in folders(EXTENSIONS).items() if "/" in folder}
     numbers["files that a program enters"] = len(entered)
     numbers["code lines of these files"] = sum(code_lines((ROOT / name).read_text()) for name in entered)
+    numbers["files that an untuned network enters"] = len(entered_files("make_network"))
     numbers["modules that `import ansor` loads"] = len(loaded_modules())
     return numbers
 

@@ -67,6 +67,14 @@ def test_a_program_of_the_paper_enters_no_extension() -> None:
     assert len(entered) > 30 and not [name for name in entered if name.startswith("ansor_ext")]
 
 
+def test_a_network_enters_what_a_program_does() -> None:
+    """And passes, default programs and libraries: a count that left one of these out would be too low."""
+    entered = set(entered_files("make_network"))
+    assert set(entered_files()) <= entered
+    parts = ("relay_lite/transform", "ansor/policy/default_schedule", "codegen_c/library", "ansor_ext/")
+    assert all(any(name.startswith(part) for name in entered) for part in parts)
+
+
 def test_lines_are_counted_as_sz_counts_them(tmp_path: Path) -> None:
     text = (
         '"""What it is.\n\nMore.\n"""\n\n# why\nx = [\n    1,  # one\n\n    # none\n]\n'

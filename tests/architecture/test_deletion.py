@@ -16,7 +16,7 @@ import pytest
 import ansor
 from ansor.core.tasks.catalog import CATALOG
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from te_lite.extensions import BY_NAME, EXTENSIONS, with_needs
 from tests.architecture.imports import PACKAGES, ROOT, Import, Tree
 from tests.drawn_programs import drawn_program

@@ -18,7 +18,7 @@ import relay_lite
 import te_lite as te
 from ansor.cli.main import main
 from ansor.policy.default_schedule import default_state
-from ansor.sketch.extra_rules import OWNERS, extra_rules
+from ansor.sketch.generate import OWNERS, extra_rules
 from relay_lite import graph_executor
 from te_lite.extensions import BY_NAME, chosen
 

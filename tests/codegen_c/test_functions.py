@@ -22,7 +22,7 @@ import codegen_c
 import te_lite as te
 from codegen_c.compile import FLAGS, compiled, compiler_command, processor_flags
 from codegen_c.functions import ULP
-from codegen_c.host import PROCESSORS, Options
+from codegen_c.processor import PROCESSORS, Options
 from tests.codegen_c.function_errors import PLAIN, worst
 from tests.nonempty import nonempty
 

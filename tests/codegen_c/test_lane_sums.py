@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import codegen_c
 import te_lite as te
-from codegen_c.host import PROCESSORS
+from codegen_c.processor import PROCESSORS
 from tests.amount import examples
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")

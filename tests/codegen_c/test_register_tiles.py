@@ -14,7 +14,7 @@ import pytest
 import te_lite as te
 from ansor.features.held_sums import HeldSums
 from codegen_c.emit import emit
-from codegen_c.host import PROCESSORS
+from codegen_c.processor import PROCESSORS
 from te_lite.loops.register_tile import VectorUnit
 from te_lite.lowering.lower import lower
 from tests.nonempty import nonempty

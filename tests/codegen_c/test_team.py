@@ -21,11 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_c import CompileError
-from codegen_c import team as team_module
+from codegen_c import library as team_module
 from codegen_c.compile import compiler_command, object_code
-from codegen_c.library import library_file, link
+from codegen_c.library import is_gcc, library_file, link, team_objects
 from codegen_c.openmp import open_library
-from codegen_c.team import is_gcc, team_objects
 
 
 def there_is_gcc() -> bool:
@@ -278,7 +277,7 @@ def test_other_compilers_take_openmps_library(monkeypatch: pytest.MonkeyPatch, t
 
 def test_threads_of_networks_that_are_not_used_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """And come back when they are."""
-    monkeypatch.setattr("codegen_c.team._FLAGS", (*team_module._FLAGS, "-DIDLE_SECONDS=0"))
+    monkeypatch.setattr("codegen_c.library._FLAGS", (*team_module._FLAGS, "-DIDLE_SECONDS=0"))
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     before = tasks()
     opened = [loaded(library(label=f"idle_{k}")) for k in range(3)]

@@ -9,7 +9,7 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from codegen_c.host import PROCESSORS, Options, host_options
+from codegen_c.processor import PROCESSORS, Options, host_options
 from te_lite import Tensor
 from tests.nonempty import nonempty
 from tests.oracle import poisoned

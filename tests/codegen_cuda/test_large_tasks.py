@@ -16,10 +16,10 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.measure import beside_reference, drawn_task, jobs, samples
+from ansor.measure.channel import task_payload
 from ansor.measure.check import accepted_values, mismatch
 from ansor.measure.drawn_task import DrawnTask, may_be_drawn
 from ansor.measure.jobs import JobFailure, Workbench
-from ansor.measure.payload import task_payload
 from ansor.measure.samples import Definition, chosen_places
 from ansor.sketch.plain import plain_state
 from te_lite.meaning.reference_demand import Demand

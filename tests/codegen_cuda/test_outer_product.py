@@ -12,7 +12,7 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from benchmarks import workloads as benchmarks
 from codegen_cuda.passes.outer_product import in_outer_product_order
 from te_lite.expr.expr import Binary, Expr, Var, const

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor

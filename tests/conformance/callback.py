@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.tasks.baseline import Baseline
-from ansor.core.tasks.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ansor.core.tasks.measure_values import Baseline, DeviceUse, MeasureInput, MeasureResult
 from ansor.core.tasks.protocols import MeasureCallback
 from ansor.offline.common import NoBuilder
 from tests.conformance.policy import Heard, MadeUpRunner, matmul_task

@@ -18,7 +18,7 @@ import pytest
 
 from ansor.evolve.evolution import EvolveOptions, evolve
 from ansor.evolve.mutation import Mutation
-from ansor.space.choices import Group, Space
+from ansor.space.spaces import Group, Space
 from tests.ansor.evolution_cases import random_group, random_rows, space_named, valid, variants_of
 from tests.nonempty import nonempty
 

@@ -30,7 +30,7 @@ import te_lite as te
 from ansor.core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from ansor.core.tasks.protocols import Builder, Runner
 from ansor.offline.common import NoBuilder
-from te_lite.schedule.mark_steps import Pragma
+from te_lite.schedule.loop_steps import Pragma
 from tests.conformance.policy import matmul_task
 from tests.nonempty import nonempty
 

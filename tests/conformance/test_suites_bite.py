@@ -22,8 +22,7 @@ from ansor.sketch.rule import Condition
 from ansor.space.decisions.lengths import Lengths
 from te_lite.errors import TeError
 from te_lite.schedule import step as step_module
-from te_lite.schedule.loop_steps import split_loop
-from te_lite.schedule.mark_steps import Pragma
+from te_lite.schedule.loop_steps import Pragma, split_loop
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
 from te_lite.schedule.step import Step, Words

@@ -18,11 +18,11 @@ from ansor.cluster.host import DeviceHost
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.request import sent_task
 from ansor.cluster.runner import PortableBuilder, _files, _inputs
-from ansor.core.host.processor_family import host_family
+from ansor.core.host.process import host_family
 from ansor.core.tasks.measure_values import BuildResult, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.payload import result_from_json, task_payload
-from codegen_c.host import PROCESSORS
+from ansor.measure.channel import result_from_json, task_payload
+from codegen_c.processor import PROCESSORS
 from tests.ansor.conftest import faults, matmul_task, states
 from tests.spoiled import spoiled
 from tests.workloads import matmul

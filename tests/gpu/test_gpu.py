@@ -18,7 +18,7 @@ from ansor.measure import MeasureErrorNo as E
 from ansor.measure.array_checks import OnDevice, array_checks, same_bits
 from ansor.measure.check import mismatch, poison_value
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from benchmarks.workloads import OPERATORS, WORKLOADS
 from te_lite.expr.dtype import DTYPES
 from tests.codegen_cuda.bound_cases import one_case

@@ -12,9 +12,9 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.measure.channel import task_payload
 from ansor.measure.drawn_task import DrawnTask
 from ansor.measure.jobs import Workbench
-from ansor.measure.payload import task_payload
 from ansor.sketch.plain import plain_state
 from te_lite import topi
 from te_lite.meaning.drawn import DRAWN, DrawnArray, key_of

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from ansor.core.values.sizes import tensor_limit
+from ansor.core.values.checks import tensor_limit
 from relay_lite.ir.errors import GraphError
 
 SPARE_BYTES = 256 << 20

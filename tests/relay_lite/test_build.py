@@ -16,9 +16,8 @@ from ansor.sketch.plain import plain_state, untuned_state
 from codegen_c import build as build_c
 from relay_lite import reference
 from relay_lite.compiler.build import build, compile_fused
-from relay_lite.compiler.extract import extract_tasks
 from relay_lite.compiler.group_programs import Accept, Choose, GroupProgram, choose_program, choose_programs, wanted
-from relay_lite.compiler.optimize import optimize
+from relay_lite.compiler.optimize import extract_tasks, optimize
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call, var
 from relay_lite.ir.module import IRModule

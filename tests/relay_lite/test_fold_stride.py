@@ -16,8 +16,8 @@ from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Constant, Function, FunctionCall
 from relay_lite.ir.visit import post_order
+from relay_lite.transform.alter_op_layout import folds_stride
 from relay_lite.transform.fold_stride import with_folded_stride
-from relay_lite.transform.strategy import folds_stride
 from te_lite.verify.verify_points import MOST_POINTS
 from tests.relay_lite.pass_graphs import calls
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ansor.core.target.target import Target
-from relay_lite.compiler.extract import group_uses
-from relay_lite.compiler.optimize import pipeline
+from relay_lite.compiler.optimize import group_uses, pipeline
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple
 from relay_lite.ir.reference import run

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from relay_lite.compiler.extract import group_uses
-from relay_lite.compiler.optimize import optimize
+from relay_lite.compiler.optimize import group_uses, optimize
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.module import IRModule
 from relay_lite.ir.nodes import Function, Tuple

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from relay_lite.compiler.extract import group_uses
-from relay_lite.compiler.optimize import optimize
+from relay_lite.compiler.optimize import group_uses, optimize
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Expr, Function, Tuple
 from relay_lite.ir.reference import run

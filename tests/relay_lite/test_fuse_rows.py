@@ -9,8 +9,7 @@ import pytest
 
 import relay_lite as relay
 from ansor_ext.rows.row_stages import row_program
-from relay_lite.compiler.extract import extract_tasks, group_uses
-from relay_lite.compiler.optimize import optimize
+from relay_lite.compiler.optimize import extract_tasks, group_uses, optimize
 from relay_lite.ir.nodes import Call, Expr, Function, Tuple
 from relay_lite.ir.reference import run
 from relay_lite.ir.visit import free_vars, post_order

@@ -13,7 +13,7 @@ import pytest
 import ansor
 from relay_lite.ir.nodes import Call
 from relay_lite.testing import get_workload
-from relay_lite.transform import ConvertLayout, PassContext, Sequential, strategy
+from relay_lite.transform import ConvertLayout, PassContext, Sequential, alter_op_layout
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORDED = json.loads((GOLDEN / "network_tasks.json").read_text())
@@ -34,7 +34,7 @@ def of_tvm(conv: Call) -> int | None:
 @pytest.mark.parametrize("network", RECORDED)
 @pytest.mark.one_in(5)
 def test_tasks_of_a_network(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategy, "_least", of_tvm)
+    monkeypatch.setattr(alter_op_layout, "_least", of_tvm)
     tasks, weights = extracted.__wrapped__(network)
     ours = {t.workload_key: (w, t.compute_dag.flop_ct, str(t.compute_dag)) for t, w in zip(tasks, weights, strict=True)}
     golden = {json.dumps(e["workload_key"]): (e["weight"], e["flop"], e["dag"]) for e in RECORDED[network]}

@@ -21,7 +21,7 @@ from codegen_c.network import CNetworkBackend
 from relay_lite import reference
 from relay_lite.compiler import kernels
 from relay_lite.compiler.build import build, compile_fused
-from relay_lite.compiler.extract import extract_tasks
+from relay_lite.compiler.optimize import extract_tasks
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Constant, Expr, Function, FunctionCall
 from relay_lite.runtime.graph_executor import GraphModule

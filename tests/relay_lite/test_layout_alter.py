@@ -10,7 +10,7 @@ import pytest
 from relay_lite import transform
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple
-from relay_lite.transform.strategy import winograd_tile
+from relay_lite.transform.alter_op_layout import winograd_tile
 from tests.relay_lite.layout_graphs import LAYOUTS, transforms
 from tests.relay_lite.pass_graphs import Layers, assert_same_meaning, calls, function, ops, random_network, relu
 

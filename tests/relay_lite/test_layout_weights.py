@@ -12,8 +12,7 @@ import pytest
 import codegen_c
 import relay_lite as relay
 from ansor.core.target.hardware import HardwareParams
-from ansor.layout.packing import PackedLayout
-from ansor.layout.reading_order import packed_layouts
+from ansor.layout.packing import PackedLayout, packed_layouts
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.sketch import generate_sketches
 from relay_lite import reference, transform

@@ -218,7 +218,7 @@ def test_layers_of_one_shape_are_one_task() -> None:
 
         _, (rows,) = loop(step, [inside], [zero], 3)
     graph = relay.IRModule({"main": Function((x,), rows)})
-    tasks, weights = relay.compiler.extract.extract_tasks(graph, {}, "c")
+    tasks, weights = relay.compiler.optimize.extract_tasks(graph, {}, "c")
     assert sorted(weights) == [1, 1, 6] and len(tasks) == 3
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relay_lite import testing
-from relay_lite.compiler.extract import extract_tasks
+from relay_lite.compiler.optimize import extract_tasks
 from relay_lite.ir.nodes import Call, Expr, TupleGetItem
 from relay_lite.ir.visit import post_order
 from relay_lite.testing import resnet

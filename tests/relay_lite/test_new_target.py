@@ -12,7 +12,7 @@ import pytest
 import ansor
 import relay_lite as relay
 import te_lite as te
-from ansor.core.device.backends import backend
+from ansor.core.device.backend import backend
 from ansor.core.target import registry
 from ansor.core.target.hardware import HardwareParams
 from ansor.measure import list_devices

@@ -15,7 +15,7 @@ from relay_lite.ir.nodes import Constant, Expr, Function, Tuple, TupleGetItem, V
 from relay_lite.ir.types import TensorType
 from relay_lite.runtime import assemble
 from relay_lite.runtime.assemble import GroupKernel, fields_of, make_plan
-from relay_lite.runtime.plan_values import KernelCall, Value, nbytes_of, take_over
+from relay_lite.runtime.memory import KernelCall, Value, nbytes_of, take_over
 from tests.relay_lite.test_build_plan import (
     MIX,
     RESHAPE,

@@ -13,11 +13,10 @@ import ansor
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.records.dispatch import ApplyHistoryBest
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
+from ansor.space.spaces import home, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from codegen_cuda import available_compilers
 from relay_lite import build, reference
 from relay_lite.ir.make import call

@@ -7,8 +7,7 @@ import pytest
 import te_lite as te
 from te_lite import State, Tensor, topi
 from te_lite.bounds.bounds import infer_bounds
-from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor

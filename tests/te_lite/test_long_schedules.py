@@ -9,8 +9,7 @@ from te_lite.expr.element import Buffer
 from te_lite.loops.stmt import Barrier, For, ForKind, Stmt, Store, seq, stmts_of
 from te_lite.lowering.sync import insert_barriers
 from te_lite.printing.python_text import python_names, python_schedule
-from te_lite.schedule.loop_steps import Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, Fuse, Pragma, Reorder, Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.step import Step

@@ -11,8 +11,16 @@ import te_lite as te
 from ansor.sketch import generate_sketches
 from te_lite import ComputeDAG, LoweredFunc, State
 from te_lite.printing.python_text import python_names, python_schedule
-from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, FreePragma, Pragma
+from te_lite.schedule.loop_steps import (
+    Annotate,
+    FollowFusedSplit,
+    FollowSplit,
+    FreePragma,
+    Fuse,
+    Pragma,
+    Reorder,
+    Split,
+)
 from te_lite.schedule.place_steps import ComputeAt, ComputeRoot
 from te_lite.schedule.replay import replay
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor

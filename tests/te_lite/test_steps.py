@@ -8,8 +8,16 @@ import te_lite as te
 from ansor_ext.pipeline.steps import Pipeline
 from ansor_ext.tensor_core.steps import Swizzled
 from te_lite.bounds.bounds import infer_bounds
-from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, FreePragma, Pragma
+from te_lite.schedule.loop_steps import (
+    Annotate,
+    FollowFusedSplit,
+    FollowSplit,
+    FreePragma,
+    Fuse,
+    Pragma,
+    Reorder,
+    Split,
+)
 from te_lite.schedule.place_steps import ComputeAt, ComputeInline, ComputeRoot
 from te_lite.schedule.replay import apply, replay
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite, RFactor

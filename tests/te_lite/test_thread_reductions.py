@@ -9,8 +9,7 @@ import te_lite as te
 from te_lite import Tensor, topi
 from te_lite.errors import LowerError
 from te_lite.meaning.interp import run
-from te_lite.schedule.loop_steps import Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, Reorder, Split
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
 from tests.oracle import Oracle

@@ -11,8 +11,7 @@ import pytest
 
 import te_lite as te
 from te_lite.loops.stmt import For, ForKind, Store, stmts_of
-from te_lite.schedule.loop_steps import Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, Pragma, Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 from te_lite.schedule.step import Step

@@ -20,7 +20,7 @@ import pytest
 from te_lite.expr.expr import Const, Expr, Var, as_expr, compare, const, logical_and
 from te_lite.expr.simplify import Simplifier
 from te_lite.loops.stmt import Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq
-from te_lite.verify import verify_access, verify_races
+from te_lite.verify import verify, verify_access
 from te_lite.verify.verify import Proven, Refuted, Verdict, verdict
 
 MANY = pytest.mark.parametrize("seeds", [30, pytest.param(1500, marks=pytest.mark.slow)])
@@ -176,7 +176,7 @@ def spoilt(x: Tiling, rng: np.random.Generator) -> Iterator[tuple[str, Tiling]]:
         yield "read", replace(x, read=int(rng.choice([-1, 1, *x.steps])))
 
 
-NO_POINTS = ((verify_access, "FEW_POINTS"), (verify_access, "MOST_POINTS"), (verify_races, "MOST_POINTS"))
+NO_POINTS = ((verify_access, "FEW_POINTS"), (verify_access, "MOST_POINTS"), (verify, "MOST_POINTS"))
 
 
 @pytest.fixture

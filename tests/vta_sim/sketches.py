@@ -9,7 +9,7 @@ import numpy as np
 import te_lite as te
 from ansor.core.target.target import Target
 from ansor.sketch import generate_sketches
-from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.loops import fill, holes
 from te_lite import ComputeDAG, State, Tensor
 from te_lite.meaning.reference import evaluate
 from tests.vta_sim.packed import Array, Conv

@@ -19,7 +19,7 @@ from ansor.policy.sketch_policy import SketchPolicy
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.records.lines import validated_records
 from ansor.records.recorder import RecordToFile
-from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.loops import fill, holes
 from te_lite import ComputeDAG
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import TeError

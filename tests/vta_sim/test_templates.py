@@ -9,7 +9,7 @@ import pytest
 import te_lite as te
 from ansor.autotvm import Refusal, RunOptions, Task, create, measure_option
 from ansor.autotvm.tuner import GridSearchTuner
-from ansor.core.device.backends import backend
+from ansor.core.device.backend import backend
 from ansor.core.errors import BackendError
 from ansor.core.tasks.measure_values import MeasureErrorNo
 from tests.vta_sim.conv import BEST, LAYERS, Layer

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from ansor.core.tasks.task import SearchTask
-from relay_lite.compiler.extract import extract_tasks
+from relay_lite.compiler.optimize import extract_tasks
 from relay_lite.testing import NETWORKS, get_workload, init
 from relay_lite.tuning.network import SUFFIX, load_network
 from te_lite.printing.dag_json import dag_to_json

@@ -11,13 +11,12 @@ import numpy as np
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.space.programs import Programs as Lanes
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
+from ansor.space.spaces import random_space, random_variant
 from ansor.space.states import concrete
-from ansor.space.variants import random_variant
 from te_lite.errors import TeError
 from te_lite.printing.dag_json import dag_from_json, dag_to_json
 from te_lite.schedule.replay import replay

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.files.private_files import scratch_folder
 from ansor.core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput
 from ansor.measure.jobs import JobFailure
 from te_lite.errors import TeError

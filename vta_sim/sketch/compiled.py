@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ansor.core.target.target import Target
-from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.loops import fill, holes
 from te_lite.schedule.state import State
 
 from ..compiler import compile_schedule

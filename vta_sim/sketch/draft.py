@@ -13,9 +13,8 @@ from ansor.core.target.target import Target
 from ansor.records.dispatch import DispatchContext
 from ansor.sketch import generate_sketches
 from ansor.space.programs import programs
-from ansor.space.spaces import space_of
+from ansor.space.spaces import home, space_of
 from ansor.space.states import concrete
-from ansor.space.variants import home
 from te_lite import ComputeDAG, State
 from te_lite.schedule.replay import replay
 

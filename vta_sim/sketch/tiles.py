@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ansor.space.decisions.decision import Decision, Draft, Phase
+from ansor.space.decisions.decision import Decision, Draft, Grid, Phase, Setting, Tile
 from ansor.space.decisions.draw import Mask, Matrix
-from ansor.space.decisions.factor_tables import divisors
-from ansor.space.decisions.parts import Grid, Setting, Tile
-from ansor.space.decisions.point_table import PointTable
-from ansor.space.decisions.splits import fill, holes, split_positions
+from ansor.space.decisions.factor_tables import PointTable, divisors
+from ansor.space.decisions.loops import fill, holes, split_positions
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.loop_value import root_axes

@@ -13,9 +13,9 @@ import numpy as np
 
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.space.choices import Variant
-from ansor.space.decisions.parts import Grid
+from ansor.space.decisions.decision import Grid
 from ansor.space.programs import Programs, RowPrograms, programs
+from ansor.space.spaces import Variant
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Property = Callable[[Programs], Array]

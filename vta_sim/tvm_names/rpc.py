@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from ansor.core.device.nd import DeviceId
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.files.private_files import scratch_folder
 from relay_lite.ir.errors import GraphError
 from te_lite.errors import require
 

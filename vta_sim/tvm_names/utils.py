@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansor.core.files.scratch import scratch_folder
+from ansor.core.files.private_files import scratch_folder
 
 
 class TempDirectory:

@@ -11,7 +11,7 @@ from te_lite.lowering.lower import lower
 from te_lite.schedule.state import State
 
 from ..target.target import Target
-from .backends import backend
+from .backend import backend
 from .loaded_module import LoadedModule
 
 NAME = "default_function"

@@ -22,8 +22,7 @@ from ..files.file_names import path_of
 from ..files.sealed_folder import FolderKind, read_sealed_folder, require_new, write_sealed_folder
 from ..target.target import Target
 from ..values.json_values import record, text
-from .backend import Backend
-from .backends import backend
+from .backend import Backend, backend
 from .exported_program import ProgramExporter, facts_to_json, program_from_json
 
 LOADER_NAMES = ("ARGUMENTS", "cuda", "np", "numpy", "pycuda")

@@ -12,7 +12,7 @@ from te_lite.loops.stmt import LoweredFunc, stored_in
 from te_lite.timing import Timing
 
 from ..errors import TaskError
-from ..files.scratch import scratch_folder
+from ..files.private_files import scratch_folder
 from .backend import Array, Backend
 
 

@@ -17,7 +17,7 @@ from te_lite.expr.dtype import STORED
 
 from ..errors import BackendError, GraphError
 from ..target.registry import has_programs, program_kinds
-from .backends import backend
+from .backend import backend
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64

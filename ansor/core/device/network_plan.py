@@ -20,8 +20,8 @@ from te_lite.errors import require
 from te_lite.expr.expr import DTYPES
 
 from ..errors import GraphError
+from ..values.checks import network_limit, require_tensor, tensor_limit
 from ..values.json_values import items, record, size, sizes, text
-from ..values.sizes import network_limit, require_tensor, tensor_limit
 from .plan_order import require_order
 
 KINDS = ("input", "param", "output", "arena", "part")

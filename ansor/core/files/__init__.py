@@ -4,5 +4,5 @@ Law: bytes and names; what they mean is known above.
 
 In reading order:
 
-    files    file_names, scratch, private_files, sealed_folder, kernel_store
+    files    file_names, private_files, sealed_folder, kernel_store
 """

@@ -4,5 +4,5 @@ Law: asks the operating system; knows no target and no task.
 
 In reading order:
 
-    files    allocator, cgroups, collector, command, hints, processor_family, start_up, versions
+    files    process, command, hints, start_up
 """

@@ -1,7 +1,8 @@
-"""What a sentence tells people to type: commands as they are found here, packages that exist."""
+"""What a sentence tells people to type: commands as they are found here, packages that exist, and versions."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shlex
 import shutil
@@ -9,6 +10,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+SOURCES = "from its sources"
+
+
+def version_of(package: str) -> str:
+    """The version of a package, or that it is used from its sources, where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return SOURCES
+
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "cuda": ("pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl"),

@@ -4,5 +4,5 @@ Law: names and numbers; a backend is known by the name of its module only.
 
 In reading order:
 
-    files    search_parts, registry, target_options, target, hardware
+    files    registry, target, hardware
 """

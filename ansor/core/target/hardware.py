@@ -15,8 +15,7 @@ from te_lite import environment
 from te_lite.errors import require
 
 from ..errors import TaskError
-from ..host.cgroups import group_cores, group_memory
-from ..host.processor_family import VECTOR_BYTES, host_family
+from ..host.process import VECTOR_BYTES, group_cores, group_memory, host_family
 from .registry import backend_module, entry_of, load_backend
 from .target import Target
 

@@ -1,4 +1,4 @@
-"""The one place where the search reaches upward, by module name: target kinds, the graph front end, jobs of workers.
+"""The one place where the search reaches upward, by module name: target kinds, the graph front end, jobs.
 
 A backend module has an object `BACKEND`, an `ansor.core.device.backend.Backend`.  A kind that is not in the table is
 looked for among the plug-ins: entry points of the group `ansor.targets`, each a function that registers the kind of its
@@ -16,7 +16,28 @@ from typing import Any
 from te_lite.errors import require
 
 from ..errors import BackendError
-from .search_parts import SearchParts
+
+
+@dataclass(frozen=True)
+class SearchParts:
+    """The module `Entry.search` of a target kind has one of these as its object `SEARCH`.
+
+    rules       the sketch rules, in order (`ansor.sketch.rule.SketchRule`); there are no extra ones
+    decisions   the kinds of decisions of its sketches (`ansor.space.decisions.decision.Decision`)
+    machine     for a target the machine whose estimate stands in for a model that has learnt nothing
+                (`ansor.analytical.machine.EstimatesItself`)
+    features    what models are told of its programs (`ansor.cost_model.features.FeatureSource`)
+    runner      makes what measures its programs where nobody names another one; it brings its builder
+
+    Hardware parameters mean nothing to such a kind, whose target text tells the machine: they are all 0.
+    """
+
+    rules: tuple[Any, ...]
+    decisions: tuple[Any, ...]
+    machine: Callable[[Any], Any]
+    features: Any
+    runner: Callable[[], Any]
+
 
 FAMILIES = ("c", "cuda")
 PLUGINS = "ansor.targets"
@@ -49,7 +70,7 @@ _TABLE = {
     "vta": Entry("vta_sim.backend", "", search="vta_sim.search"),
 }
 OWN_KINDS = tuple(_TABLE)
-WORKER_JOBS = {"draw": "ansor.policy.kernel_jobs"}
+WORKER_JOBS = {"draw": "ansor.policy.made_ahead"}
 """What workers do beside measuring: the module by the name of the job, whose `answer` gives the answer to one."""
 
 

@@ -4,5 +4,5 @@ Law: says what is to be done; whoever does it is above.
 
 In reading order:
 
-    files    workloads, catalog_operators, catalog, task, baseline, measure_values, protocols, networks
+    files    workloads, catalog_operators, catalog, task, measure_values, protocols, networks
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -18,6 +18,23 @@ from te_lite.schedule.state import State
 from te_lite.schedule.step import Step
 
 from .task import SearchTask
+
+
+class Baseline(Enum):
+    """Which of them; the value is what a line or a row calls it.
+
+    `UNTUNED` are the loops as they were written (`sketch/plain.py`), `DEFAULT` is what a kernel gets that nobody tuned
+    (`policy/default_schedule.py`).
+    """
+
+    UNTUNED = "untuned"
+    DEFAULT = "default schedule"
+
+    @property
+    def phrase(self) -> str:
+        """What a sentence calls it."""
+        return "the untuned one" if self is Baseline.UNTUNED else f"the {self.value}"
+
 
 FAILED_COST = 1e10
 

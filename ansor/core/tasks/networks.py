@@ -21,11 +21,11 @@ def extract_tasks(
     dump_workload_to_dag_log: str | os.PathLike[str] | None = None,
     opt_level: int = 3,
 ) -> tuple[list[SearchTask], list[int]]:
-    """The search tasks of a network and how often it runs each: `extract_tasks` of `relay_lite.compiler.extract`.
+    """The search tasks of a network and how often it runs each: `extract_tasks` of `relay_lite.compiler.optimize`.
 
     Raises BackendError when the package relay_lite is missing.
     """
-    tasks: tuple[list[SearchTask], list[int]] = front_end("relay_lite.compiler.extract", "extract_tasks").extract_tasks(
-        graph, params, target, hardware_params, include_simple_tasks, dump_workload_to_dag_log, opt_level
-    )
+    tasks: tuple[list[SearchTask], list[int]] = front_end(
+        "relay_lite.compiler.optimize", "extract_tasks"
+    ).extract_tasks(graph, params, target, hardware_params, include_simple_tasks, dump_workload_to_dag_log, opt_level)
     return tasks

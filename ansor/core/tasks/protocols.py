@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
 
-from .baseline import Baseline
-from .measure_values import BuildResult, DeviceUse, MeasureInput, MeasureResult, Spent
+from .measure_values import Baseline, BuildResult, DeviceUse, MeasureInput, MeasureResult, Spent
 from .task import SearchTask
 
 

@@ -21,7 +21,7 @@ from te_lite.schedule.state import State
 from ..errors import TaskError
 from ..target.hardware import HardwareParams
 from ..target.target import Target
-from ..values.layout_option import LayoutRewriteOption
+from ..values.options import LayoutRewriteOption
 from .workloads import (
     WorkloadFunc,
     decode_workload_key,

@@ -24,7 +24,7 @@ from te_lite.hooks import Hook
 from te_lite.later import when_called
 
 from ..errors import TaskError
-from ..values.place import said
+from ..values.parts import said
 
 WorkloadFunc = Callable[..., Sequence[Tensor]]
 first_difference: Callable[[ComputeDAG, ComputeDAG], tuple[str, str] | None] = when_called(

@@ -4,6 +4,6 @@ Law: knows errors and nothing else of this package.
 
 In reading order:
 
-    first    place, parts, checks, context, json_values, layout_option, in_networks, options, recurrence
-    then     schedule_primitives, seeds, sizes, steady, wording
+    first    parts, checks, context, json_values, options, recurrence
+    then     schedule_primitives, steady
 """

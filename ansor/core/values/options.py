@@ -1,8 +1,9 @@
-"""Options of sketch generation and sampling, under the names of TVM's search parameters."""
+"""Options of sketch generation, of sampling and of builds, under the names of TVM's search parameters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from te_lite.errors import require
 
@@ -42,3 +43,32 @@ class SketchOptions:
             require(isinstance(value, int) and value > 0, TaskError, name, "a positive integer is needed", got=value)
         law = "a number from 0 to 1 is needed"
         require(0 <= self.max_padding <= 1, TaskError, "max_padding", law, got=self.max_padding)
+
+
+# ------------------------------------------------------------------------------------------ layouts of constant weights
+
+
+FREE = "layout_free_placeholders"
+"""The attribute of an operation that names its inputs of free layout."""
+
+
+class LayoutRewriteOption(IntEnum):
+    """What happens to the layout of inputs that an operation marks as layout-free, such as constant weights.
+
+    They stay as declared; a first stage of the program packs them; or they come packed in the order in which the
+    program reads them (`layout_rewrite`).  The numbers are those of the record format.
+    """
+
+    NO_REWRITE = 0
+    INSERT_TRANSFORM_STAGE = 1
+    REWRITE_FOR_PRE_TRANSFORMED = 2
+
+
+def layout_in_networks(kind: str) -> LayoutRewriteOption:
+    """How weights are stored in the networks of a target kind, and so where their tasks are measured."""
+    return LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if kind == "c" else LayoutRewriteOption.NO_REWRITE
+
+
+def cold_in_networks(kind: str) -> bool:
+    """Whether the caches are emptied before each figure of such a task, since its weights come from memory."""
+    return kind == "c"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate
+from te_lite.schedule.loop_steps import Annotate, FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import Iter, State

@@ -20,10 +20,8 @@ from ...core.target.hardware import HardwareParams
 from ...core.values.schedule_primitives import annotate, follow_fused_split, fuse
 from ...sketch.predicates import THREAD, spatial_split_steps
 from ...sketch.shared_memory import element_bytes
-from .decision import Draft, Numbers, Phase
+from .decision import Choice, Draft, Number, Numbers, Phase, Setting
 from .draw import pick
-from .number import Number
-from .parts import Choice, Setting
 
 WIDTHS = (1, 2, 4, 8, 16)
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from .decision import Tile
 from .draw import Index, Mask, Matrix, below, pick
 from .factor_tables import divisors
-from .parts import Tile
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,11 @@ from te_lite.schedule.state import REDUCE, SplitRel, State
 
 from ...core.errors import TaskError
 from ...core.target.hardware import HardwareParams
-from .decision import Decision, Draft, Phase
+from .decision import Decision, Draft, Grid, Phase, Setting, Tile
 from .draw import Mask, Matrix
 from .factor_moves import move_factors
 from .factor_tables import draw_tiles, padded_extents
-from .parts import Grid, Setting, Tile
-from .splits import holes, split_positions
+from .loops import holes, split_positions
 
 # What a GPU alone has.
 thread_splits: Callable[[State], dict[int, tuple[int, ...]]] = when_called(

@@ -18,8 +18,8 @@ from te_lite.schedule.state import ATTACHED, State
 
 from ...core.target.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
+from .decision import Tile
 from .factor_tables import tile_table, tile_weights
-from .parts import Tile
 
 Pair = tuple[int, int]
 

@@ -17,9 +17,7 @@ from te_lite.schedule.step import Length
 from ...core.target.hardware import HardwareParams
 from ...core.values.schedule_primitives import annotate, fuse, split
 from ...sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling
-from .decision import Numbers
-from .number import Number
-from .parts import Setting
+from .decision import Number, Numbers, Setting
 
 BLOCK, VTHREAD = "blockIdx.x", "vthread"
 

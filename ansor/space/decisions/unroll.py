@@ -6,17 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from te_lite.schedule.mark_steps import Pragma
+from te_lite.schedule.loop_steps import Pragma
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import ROOT, SPATIAL, Stage, State
 from te_lite.schedule.step import Length, Step
 
 from ...core.target.hardware import HardwareParams
 from ...core.values.schedule_primitives import annotate
-from .decision import Numbers
+from .decision import Number, Numbers, Setting
 from .loops import always_unrolled, loops_of_programs
-from .number import Number
-from .parts import Setting
 
 CPU_UNROLL = (0, 16, 64, 512)
 GPU_UNROLL = (0, 16, 64, 512, 1024)

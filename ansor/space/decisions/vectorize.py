@@ -19,10 +19,8 @@ from te_lite.schedule.step import Step
 from ...core.target.hardware import HardwareParams
 from ...core.values.schedule_primitives import annotate, fuse
 from ...sketch.predicates import is_tiled
-from .decision import Draft, Numbers, Phase
+from .decision import Choice, Draft, Number, Numbers, Phase, Setting
 from .loops import always_unrolled, annotated_loops, loops_of_programs, without_units
-from .number import Number
-from .parts import Choice, Setting
 
 
 class Vectorize(Number):

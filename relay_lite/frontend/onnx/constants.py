@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ansor.core.values.sizes import require_computed
+from ansor.core.values.checks import require_computed
 
 from ...ir.nodes import Constant, Expr
 from .emit import call, const

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ansor.core.values.sizes import require_computed
+from ansor.core.values.checks import require_computed
 
 from ...ir.nodes import Call, Expr
 from .emit import call, const

@@ -13,10 +13,10 @@ import numpy as np
 
 from te_lite.expr.expr import FLOATS
 
-from ...ir.folding import cheap
 from ...ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem
 from ...ir.op_registry import get
 from ...ir.types import TensorType
+from ...transform.fold_constant import cheap
 from .rows import before_reshape
 
 Operand: TypeAlias = Expr | float

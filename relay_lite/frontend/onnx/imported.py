@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansor.core.values.sizes import imported_limit
+from ansor.core.values.checks import imported_limit
 from te_lite.errors import require
 
 from ...ir.errors import GraphError

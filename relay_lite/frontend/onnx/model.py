@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.host.hints import install
-from ansor.core.values.sizes import require_tensor
+from ansor.core.values.checks import require_tensor
 from te_lite.errors import require
 from te_lite.expr.expr import DTYPES
 

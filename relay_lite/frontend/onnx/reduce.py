@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ansor.core.values.sizes import require_computed
+from ansor.core.values.checks import require_computed
 from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Array, Expr

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ansor.core.values.sizes import require_computed
+from ansor.core.values.checks import require_computed
 
 from ...ir.nodes import Array, Call, Expr
 from .emit import add, binary, broadcast_to, call, cast, concatenate, const, item, sub, value_of

@@ -15,8 +15,8 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from ansor.core.values.checks import require_tensor, tensor_limit
 from ansor.core.values.json_values import items, record, size, text
-from ansor.core.values.sizes import require_tensor, tensor_limit
 from te_lite.errors import TeError, require
 
 from ...ir.errors import GraphError

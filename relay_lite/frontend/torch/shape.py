@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ansor.core.values.sizes import require_computed
+from ansor.core.values.checks import require_computed
 
 from ...ir.nodes import Expr
 from ..onnx.emit import broadcast_to, call, cast, concatenate, const, reshape, transpose

@@ -13,8 +13,7 @@ import te_lite as te
 from ansor.analytical import machine_of, seconds
 from ansor.core.target.target import TF32
 from ansor.space.programs import programs
-from ansor.space.spaces import space_of
-from ansor.space.variants import home
+from ansor.space.spaces import home, space_of
 from ansor_ext.analysis.product_roles import joinable
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor, topi

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import FP32X3, TF32, Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.sketch.rule import SketchContext
 from ansor_ext.attention.attention import attention_of, grains, registers, shared_bytes
 from ansor_ext.online.steps import ComputeAlong, PostponeDivision

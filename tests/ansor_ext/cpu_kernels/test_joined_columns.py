@@ -8,8 +8,8 @@ import pytest
 
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra_rules import extra_sketches
-from ansor_ext.cpu_kernels.joined_columns import first_column
+from ansor.sketch.generate import extra_sketches
+from ansor_ext.cpu_kernels.joined_rows import first_column
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor
 from te_lite.schedule.axis_steps import JoinAxes

@@ -8,7 +8,7 @@ import pytest
 
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor
 from te_lite.expr.expr import Expr, Var

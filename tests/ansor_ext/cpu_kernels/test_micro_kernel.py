@@ -9,7 +9,7 @@ import pytest
 
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor_ext.cpu_kernels import long_products
 from ansor_ext.cpu_kernels.micro_kernel import in_parts, shapes
 from benchmarks import workloads as benchmarks

@@ -8,7 +8,7 @@ import pytest
 
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor_ext.cpu_kernels.micro_kernel import shapes
 from ansor_ext.cpu_kernels.shared_panels import part_of_rows
 from benchmarks import workloads as benchmarks

@@ -14,16 +14,14 @@ from ansor.features import SCHEMA, extract, state_features
 from ansor.features.merge import states_features
 from ansor.records.lines import OWN_VERSION, dump_record_to_string, load_record_from_string
 from ansor.sketch import SketchContext, generate_sketches
-from ansor.sketch.extra_rules import rules_in_use
+from ansor.sketch.generate import rules_in_use
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from ansor.space.decisions.splits import holes
+from ansor.space.decisions.loops import holes
 from ansor.space.limits import fits
-from ansor.space.parse import parse
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import random_space
-from ansor.space.states import concrete
-from ansor.space.variants import random_variant
+from ansor.space.spaces import random_space, random_variant
+from ansor.space.states import concrete, parse
 from ansor_ext.pipeline.double_buffer import double_buffered
 from ansor_ext.pipeline.steps import DoubleBuffer
 from ansor_ext.shared_tiles.padded_shared import padded

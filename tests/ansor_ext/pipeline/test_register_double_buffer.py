@@ -13,7 +13,7 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor_ext.pipeline.register_double_buffer import most_words, with_register_double_buffers
 from ansor_ext.pipeline.staged_copies import staged
 from ansor_ext.pipeline.steps import DoubleBuffer, Pipeline
@@ -26,8 +26,7 @@ from codegen_cuda.program.cuda_program import KernelNest, kernel_nests
 from te_lite.expr.expr import Var, compare
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
 from te_lite.meaning.interp import run
-from te_lite.schedule.loop_steps import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
-from te_lite.schedule.mark_steps import Annotate, Pragma
+from te_lite.schedule.loop_steps import Annotate, FollowFusedSplit, FollowSplit, Fuse, Pragma, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.replay import replay
 from te_lite.schedule.stage_steps import CacheRead, CacheWrite

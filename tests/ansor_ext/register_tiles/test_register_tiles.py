@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor_ext.register_tiles.register_tiles import FORMS, best_forms
 from ansor_ext.register_tiles.tile_cost import Product
 from benchmarks import workloads as benchmarks

@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.sketch.rule import SketchContext
 from ansor_ext.register_tiles.sliced_tiles import VARIANTS, best_tiles, shape_of
 from ansor_ext.register_tiles.tile_cost import WORD, Product, Tile, cycles, in_squares, resident, shared_words

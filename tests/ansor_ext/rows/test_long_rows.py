@@ -12,7 +12,7 @@ import te_lite as te
 from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import RandomModel
 from ansor.policy.sketch_policy import SketchPolicy
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.space.spaces import space_of
 from ansor_ext.online.steps import JoinReductions
 from ansor_ext.rows.long_rows import Cut, in_parts

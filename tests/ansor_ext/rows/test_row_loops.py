@@ -11,7 +11,7 @@ import codegen_c
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor_ext.rows.row_loops import VECTORS
 from te_lite.meaning.interp import run
 from te_lite.schedule.replay import replay

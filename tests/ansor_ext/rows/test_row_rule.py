@@ -14,7 +14,7 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import RandomModel
 from ansor.policy.sketch_policy import SketchPolicy
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.space.limits import accumulators
 from ansor.space.spaces import space_of
 from ansor_ext.rows.rows import thread_counts

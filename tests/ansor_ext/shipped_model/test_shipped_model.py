@@ -9,14 +9,14 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cost_model import AnalyticalModel, XGBModel, shipped, xgb
+from ansor.cost_model import AnalyticalModel, XGBModel, prior, xgb
 from ansor.cost_model.features import FEATURES
 from ansor.cost_model.trees import load_trees
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.policy.default_schedule import default_states
 from ansor.policy.scoring import WEIGHT_OF_ESTIMATE, Scorer, unmeasured
 from ansor.sketch.plain import plain_state
-from ansor.space.choices import Group
+from ansor.space.spaces import Group
 from ansor_ext.shipped_model import trees as shipped_trees
 from benchmarks import shipped_model
 from tests.ansor.search_case import conv_task
@@ -37,7 +37,7 @@ def test_both_estimates_are_multiplied_on_a_gpu_and_one_is_taken_elsewhere() -> 
     proposals = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).proposals
     variant, row = proposals.random(1)[0][1]
     group = Group(variant, row[None])
-    model = shipped.shipped_model(task.target)
+    model = prior.shipped_model(task.target)
     assert model is not None
     own, estimate = Scorer(task, model)(group), Scorer(task, AnalyticalModel())(group)
     np.testing.assert_allclose(np.log(unmeasured(task)(group)), np.log(own) + WEIGHT_OF_ESTIMATE * estimate, rtol=1e-9)
@@ -49,7 +49,7 @@ def test_one_of_other_features_is_told_and_left(
 ) -> None:
     (tmp_path / "cuda.ubj").write_bytes(b"no trees")
     monkeypatch.setattr(shipped_trees, "FOLDER", tmp_path)
-    assert shipped.shipped_model(ansor.Target("cuda")) is None and "is not used" in caplog.text
+    assert prior.shipped_model(ansor.Target("cuda")) is None and "is not used" in caplog.text
 
 
 @pytest.mark.long

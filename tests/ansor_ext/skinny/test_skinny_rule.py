@@ -12,11 +12,10 @@ import te_lite as te
 from ansor.analytical.machine import machine_of
 from ansor.analytical.roofline import seconds
 from ansor.core.target.target import Target
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
-from ansor.space.variants import random_variant
+from ansor.space.spaces import random_variant, space_of
 from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program

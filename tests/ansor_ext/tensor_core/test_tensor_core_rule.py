@@ -20,20 +20,17 @@ from ansor.evolve.mutation import GPU_MUTATIONS, mutate
 from ansor.evolve.neighbours import neighbours
 from ansor.features import INDEX, extract, state_features
 from ansor.measure.check import accepted_values, mismatch, poison
-from ansor.sketch.extra_rules import extra_sketches
+from ansor.sketch.generate import extra_sketches
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix
-from ansor.space.decisions.point_table import PointTable
+from ansor.space.decisions.factor_tables import PointTable
 from ansor.space.limits import fits, rows_fit, threads_per_block
-from ansor.space.parse import parse
 from ansor.space.programs import Programs, program, programs
 from ansor.space.sample import sample_rows
-from ansor.space.spaces import space_of
-from ansor.space.states import concrete
-from ansor.space.variants import home
+from ansor.space.spaces import Space, home, space_of
+from ansor.space.states import concrete, parse
+from ansor_ext.analysis.own_stages import extents_of
 from ansor_ext.analysis.product_roles import roles_of
-from ansor_ext.analysis.read_axes import extents_of
 from ansor_ext.pipeline.steps import Pipeline
 from ansor_ext.tensor_core.warp_tiles import products, table
 from codegen_cuda import CompileError, compile_many, emit

@@ -12,8 +12,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.offline.analytical import AnalyticalRunner
-from ansor.space.parse import begins
-from ansor.space.states import concrete
+from ansor.space.states import begins, concrete
 from ansor_ext.transfer.alike import distance, epilogue, kinship, likeness
 from ansor_ext.transfer.epilogues import with_other_epilogue
 from ansor_ext.transfer.similar import Similar

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.space.decisions.splits import holes
+from ansor.space.decisions.loops import holes
 from ansor_ext.windows.windows import tiles
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor, topi

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.sketch.extra_rules import extra_sketches
-from ansor.space.decisions.splits import holes
+from ansor.sketch.generate import extra_sketches
+from ansor.space.decisions.loops import holes
 from ansor_ext.winograd.winograd import Stages, tiles_of
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.meaning.reference import evaluate, random_inputs
