@@ -1,4 +1,4 @@
-"""How much there is to read: code lines of every folder, files that a program enters, modules that an import loads.
+"""How much there is to read: code lines, files that a program enters and an addition touches, modules that load.
 
     python -m tests.architecture.budget             prints the numbers, those of tests/architecture/budget.json beside
     python -m tests.architecture.budget --write     lowers the numbers in that file to those of today
@@ -31,6 +31,8 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from tests.architecture.adding import sketch_rule_files, step_kind_files
 
 ROOT = Path(__file__).parent.parent.parent
 TABLE = Path(__file__).with_name("budget.json")
@@ -180,6 +182,8 @@ def measured() -> dict[str, int]:
     numbers["files that a program enters"] = len(entered)
     numbers["code lines of these files"] = sum(code_lines((ROOT / name).read_text()) for name in entered)
     numbers["files that an untuned network enters"] = len(entered_files("make_network"))
+    numbers["files touched by a kind of step that is added"] = len(step_kind_files())
+    numbers["files touched by a sketch rule that is added"] = len(sketch_rule_files())
     numbers["modules that `import ansor` loads"] = len(loaded_modules())
     return numbers
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.architecture import adding
 from tests.architecture.budget import (
     CORE,
     ROOT,
@@ -73,6 +74,33 @@ def test_a_network_enters_what_a_program_does() -> None:
     assert set(entered_files()) <= entered
     parts = ("relay_lite/transform", "ansor/policy/default_schedule", "codegen_c/library", "ansor_ext/")
     assert all(any(name.startswith(part) for name in entered) for part in parts)
+
+
+def test_what_is_added_touches_few_files(numbers: dict[str, int]) -> None:
+    """README, `__init__`, the class or rule, and the table; what does not work by these alone is no count."""
+    assert 2 <= numbers["files touched by a kind of step that is added"] <= 4
+    assert 2 <= numbers["files touched by a sketch rule that is added"] <= 4
+
+
+NOT_IN_THE_TABLE = {"step": (adding.add_step, adding.USE_STEP), "rule": (adding.add_rule, adding.USE_RULE)}
+
+
+@pytest.mark.parametrize("kind", NOT_IN_THE_TABLE)
+def test_what_takes_another_file_is_told(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its line in the table an addition is not found, as if the core asked for a change somewhere else."""
+    add, use = NOT_IN_THE_TABLE[kind]
+    monkeypatch.setattr(adding, "in_the_table", lambda root, line: None)
+    with pytest.raises(AssertionError, match=r"PEL|two_tiles"):
+        adding.touched_by(add, use)
+
+
+def test_a_file_that_is_changed_or_new_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "te_lite" / "new").mkdir(parents=True)
+    for name in ("te_lite/errors.py", "te_lite/hooks.py"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / "te_lite" / "hooks.py").write_text("x = 1\n")
+    (tmp_path / "te_lite" / "new" / "a.py").write_text("")
+    assert adding.changed(tmp_path) == ["te_lite/hooks.py", "te_lite/new/a.py"]
 
 
 def test_lines_are_counted_as_sz_counts_them(tmp_path: Path) -> None:
