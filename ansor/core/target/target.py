@@ -110,8 +110,8 @@ class Target:
     """`text` is a kind (or the alias `llvm` or `cpu` of kind `c`) followed by options `-name` or `-name=value`.
 
     `host`, for TVM's `Target("cuda", host="llvm")`, must be a target of this machine's processor, which is the host of
-    all.  Raises TaskError for an unknown kind, a word that is no option or none of the kind's, a precision that it lacks,
-    and another host.
+    all.  Raises TaskError for an unknown kind, a word that is no option or none of the kind's, a precision that it
+    lacks, and another host.
     """
 
     text: str
