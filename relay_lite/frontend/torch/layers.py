@@ -169,7 +169,7 @@ def group_norm(node: Aten) -> Sequence[Expr | None]:
     split = reshape(x, (x.shape[0], *channels, *x.shape[2:]))
     axes = tuple(range(len(channels), len(split.shape)))
     out = _scaled(node, _standard(split, axes, node.number("eps"))[0], (*channels, *[1] * len(x.shape[2:])))
-    return [reshape(cast(out, x.dtype), x.shape), None, None]
+    return [reshape(cast(out, node.dtype), x.shape), None, None]
 
 
 def rms_norm(node: Aten) -> Sequence[Expr | None]:
