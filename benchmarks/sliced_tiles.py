@@ -20,7 +20,7 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.rule import SketchContext
 from ansor_ext.register_tiles.sliced_tiles import SKETCHES, best_tiles, shape_of, sliced_sketches
-from ansor_ext.register_tiles.tile_cost import Tile, cycles
+from ansor_ext.register_tiles.tile_cost import BlockTile, cycles
 from benchmarks import pytorch, report
 from benchmarks.beside_cublas import beside_cublas
 from benchmarks.operator_rows import Row
@@ -40,7 +40,7 @@ ROWS = (
 TARGET = "cuda"
 
 
-def completed(dag: ComputeDAG, top: int) -> dict[Tile, tuple[float, State]]:
+def completed(dag: ComputeDAG, top: int) -> dict[BlockTile, tuple[float, State]]:
     """The best tiles of a product, each with the cycles of its estimate and a program drawn at random."""
     target, hardware = Target.of(TARGET), HardwareParams.from_device(TARGET)
     ctx = SketchContext(dag, target, hardware)

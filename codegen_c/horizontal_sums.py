@@ -19,7 +19,7 @@ from math import gcd
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import Binary, BufferLoad, Expr, Var, binary, const
 from te_lite.expr.visit import free_vars, substitute
-from te_lite.loops.perfect_nest import IN_TURN
+from te_lite.loops.perfect_nest import SEQUENTIAL
 from te_lite.loops.register_tile import VECTOR_DTYPES
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Stmt, Store, bodies, seq, stmts_of, with_bodies
 
@@ -65,7 +65,7 @@ def _sum_of(loop: For, own: frozenset[Buffer], indices: Indices) -> _Sum | None:
             held, part = (a, b) if a.buffer is total else (b, a)
         case _:
             return None
-    serial = loop.kind in IN_TURN and op in _OPERATIONS and part.dtype in VECTOR_DTYPES
+    serial = loop.kind in SEQUENTIAL and op in _OPERATIONS and part.dtype in VECTOR_DTYPES
     fixed = held.buffer is total and bool(held.index == index) and loop.var not in free_vars(index)
     if not serial or not fixed or part.buffer is total or part.buffer not in own:
         return None

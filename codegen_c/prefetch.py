@@ -49,7 +49,7 @@ def fetched_ahead(
     for load, form in _streams(loop, registers, indices):
         line = form.const * BYTES[load.dtype] // LINE
         lines.setdefault((load.buffer, frozenset(form.terms.items()), line), (form, load))
-    moved = sum([min(_step(loop, form, load), LINE) * _turns(loop, around, form) for form, load in lines.values()])
+    moved = sum([min(_step(loop, form, load), LINE) * _iterations(loop, around, form) for form, load in lines.values()])
     return [_later(loop, form, load) for form, load in lines.values()] if moved > LONG else []
 
 
@@ -108,7 +108,7 @@ def _moves(form: Linear, var: Var) -> bool:
     return any(var in free_vars(atom) for atom in form.terms)
 
 
-def _turns(loop: For, around: Sequence[For], form: Linear) -> int:
+def _iterations(loop: For, around: Sequence[For], form: Linear) -> int:
     """Those of `loop` and of the loops around it in which the stream just goes on."""
     return loop.extent * prod([outer.extent for outer in _going_on(loop, around, form)])
 

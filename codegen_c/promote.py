@@ -46,7 +46,7 @@ class ReductionNest:
 
 @dataclass
 class Promoter:
-    """Turns accumulations inside out, so that their sums stay in registers."""
+    """Iterations accumulations inside out, so that their sums stay in registers."""
 
     options: Options
     lanes: set[Var]

@@ -23,7 +23,7 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.expr.visit import children, free_vars, transform, walk
 from te_lite.loops.c_text import TYPES
-from te_lite.loops.perfect_nest import IN_TURN
+from te_lite.loops.perfect_nest import SEQUENTIAL
 from te_lite.loops.stmt import (
     Alloc,
     Buffer,
@@ -171,7 +171,7 @@ def redirected(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indice
 
 @dataclass
 class Scalariser:
-    """Turns small local buffers with constant indices into named variables."""
+    """Iterations small local buffers with constant indices into named variables."""
 
     options: Options
     lanes: set[Var]
@@ -201,7 +201,7 @@ class Scalariser:
         while stack:
             node = stack.pop()
             if isinstance(node, For) and node.var in moving:
-                if node.kind not in IN_TURN or node.extent > MAX_EXTENT:
+                if node.kind not in SEQUENTIAL or node.extent > MAX_EXTENT:
                     return None
                 found.add(node.var)
             if isinstance(node, If) and moving & free_vars(node.cond):
@@ -211,7 +211,7 @@ class Scalariser:
 
 
 def scalarise(s: Stmt, options: Options, lanes: set[Var], indices: Indices) -> Stmt:
-    """Turn small local buffers into registers by unrolling the loops that index them."""
+    """Iteration small local buffers into registers by unrolling the loops that index them."""
     return Scalariser(options, lanes, indices).stmt(s)
 
 

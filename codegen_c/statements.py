@@ -22,7 +22,7 @@ from .vectorize import unrolled_nodes, unrolled_size
 _WRAP = 8
 # what `Options.max_unrolled` statements weigh in expression nodes
 NODES_A_STATEMENT = 16
-LONG_TURN = 1 << 17
+LONG_ITERATION = 1 << 17
 """Elements stored in an iteration of a parallel loop from which on dynamic scheduling pays."""
 
 
@@ -177,7 +177,7 @@ class Emitter:
         Threads are never equally fast, and the last one to end decides.
         """
         threads = "" if self.options.num_threads is None else f" num_threads({self.options.num_threads})"
-        shared = " schedule(dynamic)" if unrolled_size(s.body, lambda loop: True) >= LONG_TURN else ""
+        shared = " schedule(dynamic)" if unrolled_size(s.body, lambda loop: True) >= LONG_ITERATION else ""
         self.parallel = True
         heap = [b for b in dict.fromkeys(heap_allocs(s.body)) if self.in_heap(b)]
         if not heap:

@@ -96,7 +96,7 @@ def _lanes(key: str, dtype: str, lanes: int, args: Sequence[str], value: str) ->
 }}"""
 
 
-def _turn(key: str, dtype: str, lanes: int) -> str:
+def _iteration(key: str, dtype: str, lanes: int) -> str:
     """Copy a square of `lanes` vectors `step` elements apart, its rows and columns exchanged."""
     t, v, mask = TYPES[dtype], vector_type(dtype, lanes), f"i{8 * BYTES[dtype]}x{lanes}"
     names = [f"x{k}" for k in range(lanes)]
@@ -147,7 +147,7 @@ class Prelude:
         """The function that copies a square with its rows and columns exchanged."""
         key = f"turn_{self.type(dtype, lanes)}"
         self.type(f"int{8 * BYTES[dtype]}", lanes)
-        self.helpers[key] = _turn(key, dtype, lanes)
+        self.helpers[key] = _iteration(key, dtype, lanes)
         return key
 
     def held(self, dtype: str, lanes: int) -> str:

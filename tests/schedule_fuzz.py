@@ -21,21 +21,21 @@ from te_lite.schedule.step import Step, from_json
 from te_lite.schedule.storage_steps import StorageAlign
 
 MAX_THREADS = 16
-MAX_TURNS = 400_000
+MAX_ITERATIONS = 400_000
 """Of the statements of a program, or eight times as many as it has without a schedule, if that is more."""
 
 
-def turns(stmt: Stmt) -> int:
+def iterations(stmt: Stmt) -> int:
     """How often the statements of `stmt` run, in all; splits that do not divide, one inside another, make millions."""
     match stmt:
         case For(extent=extent, body=body):
-            return extent * turns(body)
+            return extent * iterations(body)
         case Seq(stmts=parts):
-            return sum(turns(part) for part in parts)
+            return sum(iterations(part) for part in parts)
         case If(then=then):
-            return turns(then)
+            return iterations(then)
         case Alloc(body=body):
-            return turns(body)
+            return iterations(body)
     return 1
 
 
@@ -47,7 +47,7 @@ class Fuzzer:
         self.rng = rng
         self.gpu = gpu
         self.state: State = dag.init_state
-        self.most_turns = max(MAX_TURNS, 8 * turns(lower(dag.init_state).body))
+        self.most_iterations = max(MAX_ITERATIONS, 8 * iterations(lower(dag.init_state).body))
 
     def draw(self, attempts: int = 1000) -> tuple[State, LoweredFunc]:
         """A random schedule that lowers, and its program; the last refusal when none of `attempts` does."""
@@ -66,7 +66,7 @@ class Fuzzer:
             except LowerError as error:
                 refusal = error
             else:
-                if turns(func.body) <= self.most_turns:
+                if iterations(func.body) <= self.most_iterations:
                     return self.state, func
         raise refusal or LowerError(f"{self.dag!r}: no attempt was made")
 
@@ -203,7 +203,7 @@ class Fuzzer:
                 self.attempt(Annotate(k, int(self.rng.integers(len(stage.leaf))), "unroll"))
 
     def _fetch_ahead(self) -> None:
-        """Fetch attached shared copies, moved to a reduction loop for it, one to three turns ahead."""
+        """Fetch attached shared copies, moved to a reduction loop for it, one to three iterations ahead."""
         tiles = 2 + len(self.state.steps) % 3
         for k, stage in enumerate(self.state.stages):
             readers = list(self.state.access.read_by[k])

@@ -134,8 +134,8 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     if not fragments.there:  # one warp of a scheduler keeps its tensor core busy
         warps = resident * ceildiv(threads, machine.warp) / machine.schedulers
         busy = busy * (1 + UNFILLED / np.maximum(warps, 1 / machine.schedulers))
-        turns = sum([body.times for body, (nest, _) in zip(bodies, found, strict=True) if nest.scope == "shared"])
-        busy = busy + (SETTLE * turns + wait) / resident
+        iterations = sum([body.times for body, (nest, _) in zip(bodies, found, strict=True) if nest.scope == "shared"])
+        busy = busy + (SETTLE * iterations + wait) / resident
     busy, alone = np.maximum(busy, fragments.busy), alone + fragments.alone
     busy = np.maximum(busy, fetched / L2_PORT)
     alone = np.maximum(busy, alone)

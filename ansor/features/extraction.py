@@ -24,10 +24,10 @@ from .gpu_kernel import kernel_columns, launch, launch_columns, storage_bytes
 from .lanes import Lanes, Value
 from .matrix import Columns, Features, Layout
 from .row_columns import (
+    LoopExtents,
     Marks,
     Matrix,
     Memory,
-    Shape,
     at,
     auto_unroll,
     buffer_columns,
@@ -42,7 +42,7 @@ from .schema import SAMPLES
 
 CHUNK = 2048
 warp_columns: Callable[[Memory], Columns] = when_called("ansor.features.warp", "warp_columns")
-fetched_bytes: Callable[[RowPlan, Memory, Value, Value, Shape], Value] = when_called(
+fetched_bytes: Callable[[RowPlan, Memory, Value, Value, LoopExtents], Value] = when_called(
     "ansor.features.warp", "fetched_bytes"
 )
 
@@ -107,7 +107,7 @@ class _Extraction:
         return found
 
     def _row(self, row: RowPlan) -> Columns:
-        shape = Shape(Cover(row.nest, self.lanes), self.lanes.n)
+        shape = LoopExtents(Cover(row.nest, self.lanes), self.lanes.n)
         around: Value = 1.0
         for extent in shape.extents[: row.nest.around]:
             around = around * extent
@@ -128,7 +128,7 @@ class _Extraction:
         self.flops[row.nest.root] = self.flops.get(row.nest.root, 0.0) + points * row.flops
         return out
 
-    def _buffers(self, row: RowPlan, shape: Shape, points: Value) -> Columns:
+    def _buffers(self, row: RowPlan, shape: LoopExtents, points: Value) -> Columns:
         fixed = {access.fixed for access in row.accesses} - {frozenset()}
         covers = {frozenset(): shape.cover, **{f: Cover(row.nest, self.lanes, f) for f in fixed}}
         seen = [self._touched(access, covers[access.fixed]) for access in row.accesses]
@@ -164,7 +164,7 @@ class _Extraction:
         return tasks / (cores * np.maximum(np.ceil(tasks / cores), 1.0))
 
 
-def _outer(row: RowPlan, shape: Shape, around: Value, lanes: Lanes) -> Columns:
+def _outer(row: RowPlan, shape: LoopExtents, around: Value, lanes: Lanes) -> Columns:
     """Allocation, and the size of the nest."""
     number = _count(shape.long)
     out = {"outer_prod": shape.inside[0], "num_loops": number}
@@ -180,7 +180,7 @@ def _outer(row: RowPlan, shape: Shape, around: Value, lanes: Lanes) -> Columns:
     }
 
 
-def _curve(row: RowPlan, total: Matrix, shape: Shape) -> Columns:
+def _curve(row: RowPlan, total: Matrix, shape: LoopExtents) -> Columns:
     """Operations per byte of the innermost level whose iterations reach each sample."""
     if not row.flops:
         return {}

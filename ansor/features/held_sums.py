@@ -64,7 +64,8 @@ class HeldSums:
     """The register tile of a stage.
 
     `kept`: sums are held; else they are in memory, and a tile is one vector of sums.  `vectorized`: they are vectors,
-    cut into `pieces`.  `runs`: how many turns of each loop a tile takes side by side, elements of vectors included.
+    cut into `pieces`.  `runs`: how many iterations of each loop a tile takes side by side, elements of vectors
+    included.
     """
 
     kept: Value
@@ -139,10 +140,10 @@ def held_sums(
     elements = product([np.where(x.lane, x.extent, 1) for x in loops])
     pieces = vector_pieces(elements, *_vectors_of((op.dtype, *[bounds.state.ops[x.buffer].dtype for x in reads]), unit))
     around = [TileLoop(np.where(x.lane, 1, x.extent), x.stride != 0) for x in loops]
-    tile = register_tile([*around, TileLoop(pieces.turns, np.True_)], pieces.together, unit.sums, _tabled_divisor)
+    tile = register_tile([*around, TileLoop(pieces.iterations, np.True_)], pieces.together, unit.sums, _tabled_divisor)
     kept = tile.kept & ~_lanes_of(guarded(bounds, k)) & ~pieces.split
-    held = [np.where(kept, turns, 1) for turns in tile.held]
-    runs = {x.key: np.where(x.lane, x.extent, turns) for x, turns in zip(loops, held[:-1], strict=True)}
+    held = [np.where(kept, iterations, 1) for iterations in tile.held]
+    runs = {x.key: np.where(x.lane, x.extent, iterations) for x, iterations in zip(loops, held[:-1], strict=True)}
     beyond = _pieces_beyond(bounds, k, footprint, loops, held, pieces)
     operands = [_operand(footprint, x, loops, (*held, pieces.together), pieces, beyond) for x in reads]
     return HeldSums(kept, elements > 1, pieces, tile, runs, tuple(operands), unit)
@@ -277,9 +278,9 @@ def _pieces_beyond(
         steps = [(x, n, footprint.steps(x.key)[axis]) for x, n in zip(loops, held, strict=False)]
         moving = [(x, n, np.not_equal(step, 0)) for x, n, step in steps if not (isinstance(step, int) and step == 0)]
         lanes = sum([moves & x.lane for x, _, moves in moving]) > 0
-        turns = product([np.where(moves, n, 1) for _, n, moves in moving]) * pieces.together
+        iterations = product([np.where(moves, n, 1) for _, n, moves in moving]) * pieces.together
         over = np.ceil(reach_beyond(bounds.regions[k][axis], size) / pieces.width)
-        share = larger(share, np.where(lanes, smaller(over, turns) / turns, 0))
+        share = larger(share, np.where(lanes, smaller(over, iterations) / iterations, 0))
     return share
 
 
@@ -291,7 +292,7 @@ def _operand(
     pieces: Pieces,
     beyond: Value,
 ) -> Operand:
-    """What a tile of `held` turns of the loops, and the pieces of vectors last, reads.
+    """What a tile of `held` iterations of the loops, and the pieces of vectors last, reads.
 
     The share `beyond` of vectors of memory, which may lie behind the edge, is read element by element, none behind it.
     """
@@ -304,7 +305,7 @@ def _operand(
         side_by_side = side_by_side & (~along | np.equal(stride, x.stride))
         stays = stays & (~along | np.equal(stride, 0))
     moves = [np.not_equal(footprint.stride(access, x.key), 0) & ~x.lane for x in loops]
-    # the pieces, one after the other in the innermost place, and the turns of a loop over whole vectors before them
+    # the pieces, one after the other in the innermost place, and a loop over whole vectors before them
     units = operand_units(held, [*moves, *[~vectorized | ~stays] * 2])
     vectors, broadcasts = vectorized & side_by_side, vectorized & stays
     clamped = np.where(vectors, units.count * beyond, 0) if access.scope == "global" else 0

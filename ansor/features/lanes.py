@@ -56,7 +56,7 @@ class Lanes:
         return self._extents[key]
 
     def strides(self, k: int) -> dict[int, Value]:
-        """By how much one turn of each iterator of stage k moves the axis or fused iterator that it comes from."""
+        """By how much one iteration of each iterator of stage k moves the axis or fused iterator that it comes from."""
         if k not in self._strides:
             self._strides[k] = iterator_strides(self.bounds.state.stages[k], self.value)
         return self._strides[k]

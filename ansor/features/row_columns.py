@@ -32,7 +32,7 @@ Marks = np.ndarray[Any, np.dtype[np.bool_]]
 Numbers = np.ndarray[Any, np.dtype[np.int16]]
 
 
-class Shape:
+class LoopExtents:
     """`inside[l]`: product of the extents of loops l .. L-1, float64 [L+1, n]; `long[j]`: loop j is longer than 1.
 
     `lengths[j]` is the extent of loop j, with a last row of zeros; `places[j]` is j + 1 where loop j is long, else 0;
@@ -125,7 +125,7 @@ def _mark(loop: Loop, tag: str, counts: Any, lanes: Lanes) -> Mark:
     return number >= loop.count - loop.place
 
 
-def mark_columns(name: str, marks: list[Mark], shape: Shape) -> dict[str, Value]:
+def mark_columns(name: str, marks: list[Mark], shape: LoopExtents) -> dict[str, Value]:
     """The columns `<name>_num`, `_prod`, `_len` and `_at_*` of a row."""
     out: dict[str, Value] = {f"{name}_at_{position}": 0.0 for position in POSITIONS}
     if not any([mark is not False for mark in marks]):
@@ -169,7 +169,7 @@ def auto_unroll(k: int, programs: Programs, lanes: Lanes) -> Value:
     return np.where(np.equal(own, 0), auto_unroll(stage.attach.stage, programs, lanes), own)
 
 
-def pragma_unrolled(limit: Value, parallel: list[Mark], vectors: list[Mark], shape: Shape) -> Value:
+def pragma_unrolled(limit: Value, parallel: list[Mark], vectors: list[Mark], shape: LoopExtents) -> Value:
     """The copies of the statement that unrolling makes: the inner serial loops whose product stays within `limit`."""
     copies: Value = 1.0
     grows: Mark = True
@@ -189,7 +189,7 @@ class Memory:
     """Where an access stands in memory; `cover` is that of the loops inside its storage.
 
     `sizes` are those of the dimensions.  `axis_steps` is by how many elements one step of each axis moves the address,
-    `loop_steps[j]` by how many one turn of loop j does; loops that leave the address in place are missing.
+    `loop_steps[j]` by how many one iteration of loop j does; loops that leave the address in place are missing.
     """
 
     def __init__(self, access: Access, cover: Cover, lanes: Lanes) -> None:
@@ -204,7 +204,7 @@ class Memory:
 
 
 def buffer_columns(
-    memory: Memory, touched: list[Value], total: Matrix, points: Value, line_bytes: int, shape: Shape
+    memory: Memory, touched: list[Value], total: Matrix, points: Value, line_bytes: int, shape: LoopExtents
 ) -> dict[str, Value]:
     """The columns of one access (`B?.` left out).
 
@@ -222,7 +222,7 @@ def buffer_columns(
     return out
 
 
-def _lines(memory: Memory, unique: Value, points: Value, line: float, shape: Shape) -> dict[str, Value]:
+def _lines(memory: Memory, unique: Value, points: Value, line: float, shape: LoopExtents) -> dict[str, Value]:
     moving = sorted(memory.loop_steps)
     steps = stacked(shape.n, *[memory.loop_steps[j] for j in moving], 0.0)
     row_of = tuple([moving.index(j) if j in moving else -1 for j in range(len(shape.nest.loops))])
@@ -246,10 +246,10 @@ def _looked_up(rows: tuple[int, ...], level: Level) -> Level:
     return np.array((*rows, -1))[level]
 
 
-def _reuse(memory: Memory, total: Matrix, shape: Shape) -> dict[str, Value]:
+def _reuse(memory: Memory, total: Matrix, shape: LoopExtents) -> dict[str, Value]:
     """The nearest reuse, from the inside out: a loop that leaves the address, or another stage in a common loop.
 
-    A loop around the storage is no reuse: what it holds is made anew in every turn.
+    A loop around the storage is no reuse: what it holds is made anew in every iteration.
     """
     access = memory.access
     loops = len(shape.nest.loops)

@@ -13,7 +13,7 @@ from te_lite.bounds.nest import Nest
 
 from ..space.trace import recorded
 from .lanes import Value
-from .row_columns import Memory, Shape
+from .row_columns import LoopExtents, Memory
 from .row_plans import RowPlan
 
 WARP = 32
@@ -36,7 +36,7 @@ def warp_columns(memory: Memory) -> dict[str, Value]:
             return {}
 
 
-def fetched_bytes(row: RowPlan, memory: Memory, bytes_: Value, touched: list[Value], shape: Shape) -> Value:
+def fetched_bytes(row: RowPlan, memory: Memory, bytes_: Value, touched: list[Value], shape: LoopExtents) -> Value:
     """Bytes of global memory that an access fetches for one block: a shared copy anew each time it is made, anything
     else once (`touched` by the block), since the caches keep it."""
     if memory.access.scope != "global" or memory.access.kind != "read":
@@ -98,7 +98,7 @@ def _coalescing(memory: Memory) -> Value:
 
 
 def _bank_conflict(memory: Memory) -> Value:
-    """How many words of one bank a warp asks for in each turn of its vectors (1: no conflict)."""
+    """How many words of one bank a warp asks for in each iteration of its vectors (1: no conflict)."""
     digits, rest, width = _digits(memory)
     words: Value = 1.0
     banks: Value = 1.0

@@ -52,11 +52,8 @@ LOOKED_AT = 64
 """Those of them that the analytical model likes best, which the model of the package looks at, too."""
 TRIED = 12
 FEW_THREADS = 128
-"""Threads of a block of large products and convolutions: others compute while one fetches, or waits at a barrier.
-
-On an H200 the first choices among programs bred so took 0.75 times as long as those of 256 threads and 0.78 times as
-those of any number (geometric means of six such tasks of KernelBench; one of the last did not run and is left out).
-"""
+"""Threads of a block of large products and convolutions: others compute while one fetches, or waits at a barrier
+(docs/results/gpu.md)."""
 SEED = 0
 
 
@@ -164,8 +161,7 @@ def _sketches(task: SearchTask) -> list[State]:
 def _program(task: SearchTask, group: Group, k: int) -> State:
     """The program of a row; on a GPU with a little unrolling where a thread has a wide tile of a product.
 
-    Without any, all steps of such a tile are written out.  On an H200, of 25 programs with tiles of 8 x 16 sums that a
-    search measured in both ways, those took 1.08 times as long (geometric mean), 0.98 at least and 1.21 at most.
+    Without any, all steps of such a tile are written out, which is slower (docs/results/gpu.md).
     """
     state = concrete(group.variant, group.rows[k], task.target, task.hardware_params)
     if not (task.target.is_gpu and _has_wide_tile(state)):

@@ -61,7 +61,7 @@ def stores() -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordPath:
     """The records of a computation on a device: `folder` below each store, and the `name` of one's own file there.
 
     `alike` is the file of the same version and compiler whose figures were taken in the other way: with the caches
@@ -81,7 +81,7 @@ class Place:
 
 def place_of(
     dag: ComputeDAG, target: Target, layout: LayoutRewriteOption, cold: bool = False, device: int = 0
-) -> Place:
+) -> RecordPath:
     """Where records of a computation on a device of this machine are.
 
     `layout` is how its weights are stored when it is measured; `cold` says that the caches are emptied before each
@@ -94,7 +94,7 @@ def place_of(
     digest = hashlib.sha256(facts.encode()).hexdigest()[:32]
     folder = Path(_name(has.described_device(str(target), device)), _name(target.results), digest)
     warm, emptied = own_names(str(target))
-    return Place(folder, emptied, warm) if cold else Place(folder, warm, emptied)
+    return RecordPath(folder, emptied, warm) if cold else RecordPath(folder, warm, emptied)
 
 
 def own_names(target: str) -> tuple[str, str]:
@@ -117,7 +117,7 @@ def _name(text: str) -> str:
 # ----------------------------------------------------------------------------------------------------- reading
 
 
-def stored_records(place: Place, dag: ComputeDAG, target: Target) -> Iterator[Record]:
+def stored_records(place: RecordPath, dag: ComputeDAG, target: Target) -> Iterator[Record]:
     """The programs that the stores hold of a place, best first of each file; a file that cannot be read is told."""
     judge = Judge[MeasureInput](
         lambda inp: inp.steps, lambda inp: least_of_computation(target, dag), lambda inp: is_program(dag, inp.steps)
@@ -159,7 +159,7 @@ def best_stored(dag: ComputeDAG, target: Target, layout: LayoutRewriteOption, co
 # ----------------------------------------------------------------------------------------------------- writing
 
 
-def keep(dag: ComputeDAG, name: str, place: Place, records: Sequence[Record]) -> Path:
+def keep(dag: ComputeDAG, name: str, place: RecordPath, records: Sequence[Record]) -> Path:
     """Add records of a computation, which is called `name`, to the user's store, and give the file.
 
     Raises JournalError when they cannot be stored, ExprError for a computation that JSON cannot hold.

@@ -47,7 +47,7 @@ TEMPLATE = "report.html"
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramText:
     """A program of a task as text; `source` is empty where it is not shown."""
 
     heading: str
@@ -192,9 +192,9 @@ def _decision_facts(one: TaskSummary, lines: int) -> list[dict[str, str]]:
     return [{"programs": f"{len(t.members)} of {len(one.inputs)}", "picture": svg} for t, svg in shown if svg]
 
 
-def _programs(one: TaskSummary, sources: bool) -> list[Program]:
+def _programs(one: TaskSummary, sources: bool) -> list[ProgramText]:
     """The best program of a task and the runner-up, as the log is believed."""
-    found: list[Program] = []
+    found: list[ProgramText] = []
     for record in one.leaders(2):
         name = "the best program" if not found else "the runner-up"
         try:
@@ -204,8 +204,8 @@ def _programs(one: TaskSummary, sources: bool) -> list[Program]:
     return found
 
 
-def _program(heading: str, inp: MeasureInput, sources: bool) -> Program:
+def _program(heading: str, inp: MeasureInput, sources: bool) -> ProgramText:
     dag, state = inp.task.compute_dag, inp.state
     nest = str(dag.infer_bound_from_state(state))
     source = inp.task.source(state) if sources else ""
-    return Program(heading, nest, dag.print_python_code_from_state(state), source)
+    return ProgramText(heading, nest, dag.print_python_code_from_state(state), source)

@@ -53,8 +53,8 @@ class Fetch:
     """One shared copy: its kernel, its shape, the index forms with which its tiled reader reads it.
 
     `axes` holds for each axis of the reader its extent in a tile, or its whole extent and the step position of the
-    split that is to cut it.  Of a double-buffered copy, `turns` has the reduction axes of the reader and their whole
-    extents: it takes up to `tiles` tiles where one of them is cut.
+    split that is to cut it.  Of a double-buffered copy, `iterations` has the reduction axes of the reader and their
+    whole extents: it takes up to `tiles` tiles where one of them is cut.
     """
 
     kernel: int
@@ -62,7 +62,7 @@ class Fetch:
     forms: tuple[tuple[Form, ...], ...]
     axes: tuple[tuple[int, int | None], ...]
     element: int
-    turns: tuple[tuple[int, int], ...] = ()
+    iterations: tuple[tuple[int, int], ...] = ()
     tiles: int = 1
 
     def size(self, lengths: Mapping[int, Sequence[Any]]) -> Any:
@@ -71,7 +71,7 @@ class Fetch:
         total: Any = 1
         for d, size in enumerate(self.shape):
             total = total * smaller(size, reduce(larger, [span_at_least(forms[d], spans) for forms in self.forms], 1))
-        tiles = smaller(self.tiles, product([ceildiv(extent, spans[axis]) for axis, extent in self.turns]))
+        tiles = smaller(self.tiles, product([ceildiv(extent, spans[axis]) for axis, extent in self.iterations]))
         return stored_elements(total, self.element, tiles) * self.element
 
 
@@ -112,8 +112,8 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
         forms = tuple([r.forms for r in reads[k] if r.reader == stage.attach.stage])
         first, size = len(reader.op.axis), element_bytes(stage.op.dtype)
         reduced = [(first + n, v.extent) for n, v in enumerate(reader.op.reduce_axis) if isinstance(v.extent, int)]
-        turns = tuple(reduced) if stage.double_buffer else ()
-        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, size, turns, stage.tiles))
+        iterations = tuple(reduced) if stage.double_buffer else ()
+        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, size, iterations, stage.tiles))
     return tuple(out)
 
 

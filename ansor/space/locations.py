@@ -1,7 +1,6 @@
 """Where untiled stages are computed on CPUs: inlined, on their own, or inside a loop of their consumer.
 
-Only structure is asked here, and extents that are known to be 1, so a state whose lengths are undecided or lanes will
-do as well as a bounded one.
+Only structure counts here, and extents that are known to be 1; so the lengths of a state may be undecided, or lanes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ComputeLocation:
     """Where a movable stage is computed: "inline", "root", or "at" loop `uid` of stage `target`."""
 
     stage: int
@@ -39,24 +38,24 @@ class Place:
     uid: int = -1
 
 
-def place_of(state: State, k: int) -> Place:
+def place_of(state: State, k: int) -> ComputeLocation:
     """Where stage `k` is computed now."""
     attach = state.stages[k].attach
     if attach is not None:
-        return Place(k, "at", attach.stage, attach.iter)
-    return Place(k, "inline" if state.stages[k].where == INLINED else "root")
+        return ComputeLocation(k, "at", attach.stage, attach.iter)
+    return ComputeLocation(k, "inline" if state.stages[k].where == INLINED else "root")
 
 
-def put(state: State, place: Place) -> State:
+def put(state: State, place: ComputeLocation) -> State:
     """The state with a stage in its place; no step when it is there already."""
     match place:
         case _ if place == place_of(state, place.stage):
             return state
-        case Place(stage=k, how="inline"):
+        case ComputeLocation(stage=k, how="inline"):
             return apply(state, ComputeInline(k))
-        case Place(stage=k, how="root"):
+        case ComputeLocation(stage=k, how="root"):
             return apply(state, ComputeRoot(k))
-        case Place(stage=k, target=target, uid=uid):
+        case ComputeLocation(stage=k, target=target, uid=uid):
             return compute_at(state, k, target, uid)
 
 
@@ -69,7 +68,7 @@ def is_unit(stage: Stage, it: Iter) -> bool:
     return all(isinstance(e, int) and e == 1 for e in extents)
 
 
-def location_candidates(state: State, k: int) -> list[Place]:
+def location_candidates(state: State, k: int) -> list[ComputeLocation]:
     """The loops at which stage `k` may be computed."""
     target = single_consumer(state, k)
     if target is None or not may_be_computed_at(state, k):
@@ -78,7 +77,7 @@ def location_candidates(state: State, k: int) -> list[Place]:
     attach = state.stages[target].attach
     if attach is not None:
         out += _outer_target_loops(state, attach.stage)
-    return [Place(k, "at", t, uid) for t, uid in out]
+    return [ComputeLocation(k, "at", t, uid) for t, uid in out]
 
 
 def _target_loops(state: State, t: int) -> list[tuple[int, int]]:
@@ -125,15 +124,15 @@ def movable_stages(state: State) -> list[int]:
     ]
 
 
-def places_for(state: State, k: int) -> list[Place]:
+def places_for(state: State, k: int) -> list[ComputeLocation]:
     """Everything that may be drawn for stage `k`: inline, root, and the candidate loops.
 
     A stage that cannot be inlined has its present place instead.
     """
     holds_others = any(s.attach is not None and s.attach.stage == k for s in state.stages)
     fixed = has_reduce_iter(state.stages[k]) or holds_others or is_read_argument(state, k)
-    inline = place_of(state, k) if fixed else Place(k, "inline")
-    return [inline, Place(k, "root"), *location_candidates(state, k)]
+    inline = place_of(state, k) if fixed else ComputeLocation(k, "inline")
+    return [inline, ComputeLocation(k, "root"), *location_candidates(state, k)]
 
 
 def draw_places(state: State, rng: np.random.Generator) -> State:

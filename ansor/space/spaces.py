@@ -30,7 +30,7 @@ from .decisions.draw import Matrix
 from .decisions.factor_tables import factor_table
 from .decisions.loops import fill, holes, rfactor_positions
 from .decisions.table import Decisions, decisions_of
-from .locations import TRIES, Place, draw_places, movable_stages, place_of, places_for, put
+from .locations import TRIES, ComputeLocation, draw_places, movable_stages, place_of, places_for, put
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Variant:
     """A sketch with the movable stages put in their places."""
 
     space: Space
-    places: tuple[Place, ...]
+    places: tuple[ComputeLocation, ...]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def mutate_place(variant: Variant, rng: np.random.Generator) -> Variant | None:
     return None
 
 
-def _moved(variant: Variant, moved: int, rng: np.random.Generator) -> tuple[Place, ...] | None:
+def _moved(variant: Variant, moved: int, rng: np.random.Generator) -> tuple[ComputeLocation, ...] | None:
     """The places with number `moved` drawn anew; None when the others cannot be kept."""
     state = variant.space.sketch
     for n, place in enumerate(variant.places):

@@ -26,7 +26,7 @@ from ..core.values.options import SketchOptions
 from .decisions.draw import Matrix, require_matrix
 from .decisions.loops import rfactor_positions, split_positions
 from .decisions.table import Decisions
-from .locations import Place, place_of
+from .locations import ComputeLocation, place_of
 from .programs import Programs, Shape, Structure, program, structure
 from .spaces import Space, Variant, has_nest, placed, space_of
 
@@ -169,11 +169,11 @@ def variant_of(space: Space, steps: Sequence[Step]) -> Variant | None:
     for step in steps[len(space.sketch.steps) :]:
         match step:
             case ComputeInline(stage=k) if k in places:
-                places[k] = Place(k, "inline")
+                places[k] = ComputeLocation(k, "inline")
             case ComputeRoot(stage=k) if k in places:
-                places[k] = Place(k, "root")
+                places[k] = ComputeLocation(k, "root")
             case ComputeAt(stage=k, target=t, target_iter=i) if k in places and i < len(space.sketch.stages[t].leaf):
-                places[k] = Place(k, "at", t, space.sketch.stages[t].leaf[i])
+                places[k] = ComputeLocation(k, "at", t, space.sketch.stages[t].leaf[i])
             case _:
                 break
     variant = Variant(space, tuple(places.values()))

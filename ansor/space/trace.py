@@ -174,7 +174,7 @@ class Trace:
         return place
 
 
-class Program:
+class CompiledTrace:
     """What `outputs` need of a trace.  Registers whose values are no longer needed are used again."""
 
     def __init__(self, trace: Trace, outputs: Sequence[Symbol]) -> None:
@@ -268,7 +268,7 @@ Function = Callable[[Programs, HardwareParams], tuple[Sequence[Any], Meaning]]
 class ReplayedTrace(Generic[Meaning]):
     """A recording, with the columns of the rows that it is replayed for."""
 
-    program: Program
+    program: CompiledTrace
     meaning: Meaning
     columns: list[Any]
 
@@ -282,7 +282,7 @@ class Replayer(Generic[Meaning]):
 
     def __init__(self, function: Function[Meaning]) -> None:
         self._function = function
-        self._seen: dict[Hashable, tuple[Program, Meaning] | int] = {}  # the recording, or how often it came
+        self._seen: dict[Hashable, tuple[CompiledTrace, Meaning] | int] = {}  # the recording, or how often it came
 
     def replayed(self, programs: Programs, hardware: HardwareParams) -> ReplayedTrace[Meaning] | None:
         """The recording for the variant of these programs.
@@ -304,10 +304,10 @@ class Replayer(Generic[Meaning]):
             self._seen.pop(next(iter(self._seen)), None)
         return None if isinstance(found, int) else ReplayedTrace(*found, origin.columns)
 
-    def _record(self, origin: Origin, hardware: HardwareParams) -> tuple[Program, Meaning]:
+    def _record(self, origin: Origin, hardware: HardwareParams) -> tuple[CompiledTrace, Meaning]:
         trace, programs = _symbolic(origin.variant, origin.target, origin.hardware)
         lanes, meaning = self._function(programs, hardware)
-        return Program(trace, lanes), meaning
+        return CompiledTrace(trace, lanes), meaning
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -39,7 +39,7 @@ class Access:
     rows: int = 0
 
     def indices(self) -> Array:
-        """The element of every turn of the loops, in their order; guards are not looked at."""
+        """The element of every iteration of the loops, in their order; guards are not looked at."""
         sizes = [loop.extent for loop in self.loops]
         grid = np.indices(sizes).reshape(len(sizes), -1)
         points = {loop.var: turns for loop, turns in zip(self.loops, grid, strict=True)}
@@ -72,8 +72,9 @@ class Access:
         return ROW_BYTES if self.rows else size * width if beside and size * width <= MOST_BYTES else size
 
     def asked(self) -> dict[int, int]:
-        """The first byte that each thread of the first warp asks for, in the first turn of all other loops; without
-        those that a guard holds back."""
+        """The first byte that each thread of the first warp asks for, in the first iteration of all other loops;
+        without those that a guard holds back.
+        """
         threads = self._threads()
         at, keep = self._turns(threads, 0), np.ones(len(threads), bool)
         for guard in self.guards:

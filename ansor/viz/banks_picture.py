@@ -48,7 +48,8 @@ class Request:
 
 
 def worst_request(asked: Mapping[int, int], nbytes: int) -> Request:
-    """Of threads that ask for `nbytes` bytes at a place each, that group which needs most turns, the first of them.
+    """Of threads that ask for `nbytes` bytes at a place each, that group which needs most iterations, the first of
+    them.
 
     Groups are those of `bank_conflicts`.
     """

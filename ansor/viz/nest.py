@@ -34,7 +34,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class LoopBox:
-    """A loop, its turns (None: undecided), and what is in it, in order."""
+    """A loop, its iterations (None: undecided), and what is in it, in order."""
 
     name: str
     turns: int | None
@@ -58,7 +58,8 @@ Node = StageBox | LoopBox | Statement
 
 
 def nest_of(state: State) -> tuple[StageBox, ...]:
-    """The stages at root with all that is computed in them; loops of one turn are left out, inlined stages are gone.
+    """The stages at root with all that is computed in them; loops of one iteration are left out, inlined stages are
+    gone.
 
     Raises LowerError for a state without undecided lengths that has no loop nest.
     """
@@ -66,7 +67,7 @@ def nest_of(state: State) -> tuple[StageBox, ...]:
 
 
 def open_nest(state: State) -> tuple[StageBox, ...]:
-    """As `nest_of` without a look at bounds: loops have the turns that the steps alone say."""
+    """As `nest_of` without a look at bounds: loops have the iterations that the steps alone say."""
     return _roots(_Tree(state, None))
 
 

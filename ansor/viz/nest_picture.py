@@ -1,4 +1,4 @@
-"""A loop nest as boxes in boxes: what is grey is nearer to the processor, and a frame says how turns run."""
+"""A loop nest as boxes in boxes: what is grey is nearer to the processor, and a frame says how iterations run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile: the points of a stage that are computed while its loops outside of one, and that one, stand still."""
+"""A tile: the points of a stage that are computed while its loops outside of one, and that one, are invariant."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from .touched import Group, Mask, Points, joined, touched
 
 
 @dataclass(frozen=True, eq=False)
-class Tile:
-    """The elements of stage `stage` of `state` that one turn of a loop computes, and those of inputs that they need.
+class ComputedTile:
+    """The elements of stage `stage` of `state` that one iteration of a loop computes, and those of inputs that they
+    need.
 
-    Loops that stand still are in the middle of their turns, or, where nothing is computed there, in their first one.
+    Invariant loops are in the middle of their iterations, or, where nothing is computed there, in their first
+    one.
     """
 
     state: State
@@ -34,11 +36,11 @@ class Tile:
     inputs: dict[int, Mask]
 
 
-def tile_of(state: State, stage: str | None = None, loop: str | None = None) -> Tile:
+def tile_of(state: State, stage: str | None = None, loop: str | None = None) -> ComputedTile:
     """The tile of a loop of a stage, by names as the nest shows them.
 
-    Without names, of the last stage at root, and of its first loop with more than one turn.  Raises ScheduleError for
-    names that are not there, LowerError for a state without a loop nest and for tiles with too many points.
+    Without names, of the last stage at root, and of its first loop with more than one iteration.  Raises ScheduleError
+    for names that are not there, LowerError for a state without a loop nest and for tiles with too many points.
     """
     bounds = infer_bounds(state)
     k = _stage_named(bounds.state, stage)
@@ -52,7 +54,7 @@ def tile_of(state: State, stage: str | None = None, loop: str | None = None) -> 
     found = touched(bounds.state.ops, k, points)
     inputs = {j: mask for j, mask in sorted(found.items()) if bounds.state.stages[j].is_placeholder}
     stood = bounds.state.stages[k].iters[place].name if bounds.state.stages[k].leaf else ""
-    return Tile(bounds.state, k, stood, own, inputs)
+    return ComputedTile(bounds.state, k, stood, own, inputs)
 
 
 def _stage_named(state: State, name: str | None) -> int:
@@ -84,7 +86,7 @@ def _any(points: Points) -> bool:
 
 
 def _points(bounds: Bounds, k: int, place: int, turn: Callable[[int], int]) -> Points:
-    """The values of the axes in one `turn` of the loops that stand still."""
+    """The values of the axes in one `iteration` of the invariant loops."""
     stage, starts = bounds.state.stages[k], _starts(bounds, k, turn)
     standing = set(stage.leaf[: place + 1])
     running = {Var(it.name): it.length for it in stage.iters if it.uid not in standing}
@@ -133,7 +135,7 @@ def _evaluated(
 
 
 def _starts(bounds: Bounds, k: int, turn: Callable[[int], int]) -> list[int]:
-    """Where the axes of a stage begin in one `turn` of all loops around it."""
+    """Where the axes of a stage begin in one `iteration` of all loops around it."""
     stages = bounds.state.stages
     values: dict[LoopKey, int] = {}
     for j in dict.fromkeys([stage for stage, _ in enclosing_loops(stages, k)]):

@@ -9,7 +9,7 @@ from te_lite.computation.tensor import ComputeOp, Operation
 from .boxes import PAD
 from .grid import HATCH, STYLE, Grid, dims_text
 from .svg import LINE, Svg, picture, shortened, text, width_of
-from .tile import Tile
+from .tile import ComputedTile
 from .touched import Mask
 
 GAP = 28
@@ -31,7 +31,7 @@ class Panel:
         return max(self.grid.size[0], *[width_of(line) for line in self.lines])
 
 
-def draw_tile(tile: Tile, title: str = "") -> Svg:
+def draw_tile(tile: ComputedTile, title: str = "") -> Svg:
     """The tile as an SVG file: a panel for its own array and one for each input."""
     ops = tile.state.ops
     panels = [_panel(ops[tile.stage], tile.own, "computes")]

@@ -9,7 +9,7 @@
 Columns lie side by side in memory where there are enough rows for the instruction; else the factors change places,
 where that gives enough.
 
-Each of m, n and k is a dimension of its factors, in steps of 1; along it the other loops may add what stands still
+Each of m, n and k is a dimension of its factors, in steps of 1; along it the other loops may add what is invariant
 while the product of a tile is computed (a row of a window).  A factor that is read otherwise, such as every second
 column, is copied with the axes of its read first (`Reindex`).
 
@@ -46,7 +46,7 @@ HOPPER = ("H100", "H200")
 """The models that multiply in groups of warps."""
 FEWEST_TERMS_OF_PARTS = 32
 """Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds.  Groups
-of warps add up all terms of a turn in the tensor core, so of them there must be two turns."""
+of warps add up all terms of an iteration in the tensor core, so of them there must be two iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _line(axes: Sequence[int], extents: Sequence[int], size: int) -> int:
 
 
 def terms_of_groups(op: Mma) -> int:
-    """The terms of a turn of a group of warps: as many as a row of its tile has."""
+    """The terms of an iteration of a group of warps: as many as a row of its tile has."""
     return GROUP_ROW_BYTES // op.element.nbytes
 
 

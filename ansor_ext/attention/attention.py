@@ -3,23 +3,23 @@
     for heads, block of queries                      blockIdx.x
       for warp of queries                            threadIdx.y
         Q                                            fragments, once
-        for turn of keys                             and for each:
+        for iteration of keys                        and for each:
           K.shared, V.shared                         fetched ahead
           scores += Q[i] * K[j]                      mma.sync
-          maximum                                    along the turns, by the lanes that share a row
+          maximum                                    along the iterations, by the lanes that share a row
           exp(scores - maximum)
-          total of these                             along the turns, too
+          total of these                             along the iterations, too
           for step of 16 keys
-            sums[i, d] += exp[i, j] * V[j, d]        mma.sync, carried to the maximum of the turn
+            sums[i, d] += exp[i, j] * V[j, d]        mma.sync, carried to the maximum of the iteration
         out = sums / total                           and what follows element by element
 
 Two steps of our own make this of the definition (`online/rescaling.py`): the division by the total is postponed
-until all is summed up, and maximum and total are computed along the turns of the sums, which are carried along.
+until all is summed up, and maximum and total are computed along the iterations of the sums, which are carried along.
 Whatever is done to the scores element by element before (a scale, a mask) is part of it.  Scores in the layout of sums
 of one product are the factor of the next one in the same lanes: `chained` instructions have it so.
 
-All numbers are those of the sketch (`Grain`): warps of a block, tiles of 16 queries of a warp, keys of a turn, tiles
-of keys that there is room for.  Those are tried that fit the registers of a thread, by an estimate.
+All numbers are those of the sketch (`Grain`): warps of a block, tiles of 16 queries of a warp, keys of an iteration,
+tiles of keys that there is room for.  Those are tried that fit the registers of a thread, by an estimate.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from ..online.rescaling import share
 from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
-LONGEST_TURN = 256
-"""Keys that are one turn where there are no more."""
+LONGEST_ITERATION = 256
+"""Keys that are one iteration where there are no more."""
 MOST_REGISTERS, OTHER_REGISTERS = 255, 40
 
 
@@ -70,7 +70,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Grain:
-    """Warps of a block, tiles of queries of a warp, keys of a turn, tiles of keys in shared memory."""
+    """Warps of a block, tiles of queries of a warp, keys of an iteration, tiles of keys in shared memory."""
 
     warps: int
     queries: int
@@ -162,13 +162,13 @@ def grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[
     queries, keys = state.stages[made.scores].op.shape[-2:]
     columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
     whole = ceildiv(keys, made.op.k) * made.op.k
-    turns = {n for n in KEYS if n < keys} | ({whole} if whole <= LONGEST_TURN else set())
-    for warps, tiles, turn in product(WARPS, TILES_OF_QUERIES, sorted(turns)):
+    iterations = {n for n in KEYS if n < keys} | ({whole} if whole <= LONGEST_ITERATION else set())
+    for warps, tiles, iteration in product(WARPS, TILES_OF_QUERIES, sorted(iterations)):
         rows = tiles * made.op.m
         if (warps - 1) * rows >= queries or (tiles > 1 and rows >= 2 * queries):
             continue
-        for ahead in sorted({min(n, ceildiv(keys, turn)) for n in TILES}):
-            grain = Grain(warps, tiles, turn, ahead)
+        for ahead in sorted({min(n, ceildiv(keys, iteration)) for n in TILES}):
+            grain = Grain(warps, tiles, iteration, ahead)
             fits = shared_bytes(made, grain, columns, terms) <= hardware.max_shared_memory_per_block
             if fits and registers(made.op, grain, columns, terms) <= MOST_REGISTERS:
                 yield grain
@@ -214,11 +214,11 @@ def _scheduled(start: State, made: Attention, grain: Grain) -> State:
     warp = _stored(s, root, made.of_sums, grain)
     for x in (sums, shared[0], parts[0]):
         s[x].compute_at(s[root], warp)
-    turn, step = _multiplied(s, sums, made.of_sums, grain.keys // op.k)
+    iteration, step = _multiplied(s, sums, made.of_sums, grain.keys // op.k)
     for x in (scores, term, *shared[1:]):
-        s[x].compute_at(s[sums], turn)
+        s[x].compute_at(s[sums], iteration)
     for x in (extreme, whole):
-        s[x].compute_along(s[sums], turn)
+        s[x].compute_along(s[sums], iteration)
     _, step_of_scores = _multiplied(s, scores, made.of_scores, 0)
     s[parts[1]].compute_at(s[scores], step_of_scores)
     for x in (parts[2], part):
@@ -263,16 +263,16 @@ def _stored(s: Schedule, out: Tensor, roles: Roles, grain: Grain) -> Loop:
 
 
 def _multiplied(s: Schedule, out: Tensor, roles: Roles, steps: int) -> tuple[Loop, Loop]:
-    """The loops of a product, in turns of so many steps if given; gives the loops over turns and steps."""
+    """The loops of a product, in turns of so many steps if given; gives the loops over iterations and steps."""
     stage, op = s[out], roles.op
     *outer, rows, columns, terms = stage.leaf_iter_vars
     tile_i, i = stage.split(rows, op.m)
     tile_j, j = stage.split(columns, op.n)
     step, k = stage.split(terms, op.k)
-    turns = []
+    iterations = []
     if steps:
-        turn, step = stage.split(step, steps)
-        turns = [turn]
-    stage.reorder(*outer, *turns, step, tile_i, tile_j, i, j, k)
+        iteration, step = stage.split(step, steps)
+        iterations = [iteration]
+    stage.reorder(*outer, *iterations, step, tile_i, tile_j, i, j, k)
     stage.tensorize(i)
-    return (turns or [step])[0], step
+    return (iterations or [step])[0], step

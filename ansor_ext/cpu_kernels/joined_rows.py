@@ -37,7 +37,7 @@ from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
 
 from ..analysis.own_stages import axes_of, axes_read, cpu_sketches, extents_of, runs_of, with_reader
-from .micro_kernel import SHAPES, MicroKernel, Shape, is_product, shapes
+from .micro_kernel import SHAPES, KernelShape, MicroKernel, is_product, shapes
 from .operands import paddings
 from .shape_costs import shape_costs, sides
 
@@ -101,7 +101,7 @@ def _run(state: State, k: int) -> tuple[int, int] | None:
     return None
 
 
-def _in_whole_parts(made: Joined, k: int, shape: Shape) -> Shape:
+def _in_whole_parts(made: Joined, k: int, shape: KernelShape) -> KernelShape:
     """`shape` in parts of equally many tiles: where a tile behind the last pixel reads lies in no part of a copy."""
     tiles = -(-extents_of(made.state.stages[k].op)[shape.row] // shape.rows)
     blocks = list(shape.blocks)
@@ -117,7 +117,7 @@ class OfJoinedAxes(MicroKernel):
             return Condition.SKIP
         return Condition.SKIP if self.made(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
 
-    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, KernelShape] | None:
         """Stage `k` with its axes joined, and the shape; None where there is none."""
         raise NotImplementedError
 
@@ -134,7 +134,7 @@ class JoinedRows(OfJoinedAxes):
     paper: ClassVar[str] = ""
     departs: ClassVar[str] = "Not in TVM."
 
-    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, KernelShape] | None:
         made = joined(state, k, ctx.hardware)
         found = [] if made is None else shapes(made.state, k, ctx.hardware, self.inside, row=made.first)[self.number :]
         return (made, _in_whole_parts(made, k, found[0])) if made is not None and found else None
@@ -200,7 +200,7 @@ class JoinedColumns(OfJoinedAxes):
     paper: ClassVar[str] = ""
     departs: ClassVar[str] = "Not in TVM."
 
-    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, Shape] | None:
+    def made(self, ctx: SketchContext, state: State, k: int) -> tuple[Joined, KernelShape] | None:
         made = joined_as_columns(state, k, ctx.hardware)
         found = [] if made is None else shapes(made.state, k, ctx.hardware, whole=made.first)[self.number :]
         return (made, found[0]) if made is not None and found else None

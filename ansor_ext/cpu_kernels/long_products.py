@@ -22,7 +22,7 @@ from ansor.sketch.shared_memory import element_bytes
 from te_lite.schedule.state import REDUCE, SPATIAL, State
 
 from ..analysis.own_stages import cpu_sketches, extents_of, with_reader
-from .micro_kernel import SHAPES, Shape, in_parts, micro_kernel_sketches, rows_packed, shapes, with_panels
+from .micro_kernel import SHAPES, KernelShape, in_parts, micro_kernel_sketches, rows_packed, shapes, with_panels
 from .operands import tiled_input
 
 TERMS = 1024
@@ -42,7 +42,7 @@ class LongProduct:
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         return Condition.SKIP if self._shape(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
 
-    def _shape(self, ctx: SketchContext, state: State, k: int) -> Shape | None:
+    def _shape(self, ctx: SketchContext, state: State, k: int) -> KernelShape | None:
         stage = state.stages[k]
         if stage.is_placeholder or len(stage.op.reduce_axis) != 1 or not needs_tiling(state, k):
             return None
@@ -69,7 +69,7 @@ class LongProduct:
         return [(rows_packed(state, rows, k, k, terms, shape), k - 1)]
 
 
-def _written_in_parts(state: State, target: int, shape: Shape) -> tuple[State, int]:
+def _written_in_parts(state: State, target: int, shape: KernelShape) -> tuple[State, int]:
     """The output in parts, written in vectors; the loop of a part."""
     roots = state.stages[target].iters
     row, column = roots[shape.row].uid, roots[shape.lane].uid
@@ -80,7 +80,7 @@ def _written_in_parts(state: State, target: int, shape: Shape) -> tuple[State, i
     return annotate(state, target, lanes.uid, "vectorize"), j0.uid
 
 
-def _summed_up(state: State, k: int, shape: Shape) -> tuple[State, int, int]:
+def _summed_up(state: State, k: int, shape: KernelShape) -> tuple[State, int, int]:
     """The product of a part in register tiles; the loops of cuts of the reduction and of a panel."""
     loops = state.stages[k].iters
     space = [it.uid for it in loops if it.kind == SPATIAL]

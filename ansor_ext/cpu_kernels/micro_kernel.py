@@ -49,7 +49,7 @@ MOST_TIME = 1.4
 
 
 @dataclass(frozen=True)
-class Shape:
+class KernelShape:
     """`rows` along space axis `row` times `columns` along axis `lane`.
 
     `blocks`: how much of each space axis is done with one panel, tiles of `row`; 1 of what a panel has one point of.
@@ -67,7 +67,7 @@ class Shape:
 def shapes(
     state: State, k: int, hardware: HardwareParams, by_rows: bool = False, row: int | None = None,
     whole: int | None = None,
-) -> list[Shape]:  # fmt: skip
+) -> list[KernelShape]:  # fmt: skip
     """The best shapes for stage `k`, fastest first by an estimate; none where it has no rows and columns.
 
     `by_rows`: only parts of the rows are tasks of their own, for something is computed once for all columns of each.
@@ -77,7 +77,7 @@ def shapes(
     extents, size = extents_of(op), element_bytes(op.dtype)
     space, row_bytes = extents[: len(op.axis)], prod(extents[len(op.axis) :]) * size
     return [
-        Shape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, row_bytes, hardware))
+        KernelShape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, row_bytes, hardware))
         for way, r, w in list(shape_costs(state, k, hardware, row, whole))[:SHAPES]
     ]
 
@@ -137,7 +137,7 @@ class MicroKernel:
             return Condition.SKIP
         return Condition.SKIP if self._shape(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
 
-    def _shape(self, ctx: SketchContext, state: State, k: int) -> Shape | None:
+    def _shape(self, ctx: SketchContext, state: State, k: int) -> KernelShape | None:
         found = shapes(state, k, ctx.hardware, self.inside)[self.number :]
         if not found or not self.rows:
             return found[0] if found else None
@@ -153,7 +153,7 @@ class MicroKernel:
         state, target = with_reader(state, k)
         return [] if target is None else [(self.computed(ctx, state, k, target, shape), k - 1)]
 
-    def computed(self, ctx: SketchContext, state: State, k: int, target: int, shape: Shape) -> State:
+    def computed(self, ctx: SketchContext, state: State, k: int, target: int, shape: KernelShape) -> State:
         """Stage `k` in tiles of `shape` inside stage `target`, which takes up what it computes."""
         rows = tiled_input(state, k, shape.row, shape.lane) if self.rows else None
         padding = paddings(state, k, ctx.hardware)
@@ -174,7 +174,7 @@ def is_product(state: State, k: int) -> bool:
     return not stage.is_placeholder and bool(stage.op.reduce_axis) and needs_tiling(state, k)
 
 
-def tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, int, int]:
+def tiled_output(state: State, target: int, shape: KernelShape) -> tuple[State, int, int, int]:
     """The output in tiles; the loops of a part of the rows, and at which a panel and a tile are computed."""
     roots = state.stages[target].iters
     row, column = roots[shape.row].uid, roots[shape.lane].uid
@@ -198,7 +198,7 @@ def tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, i
     return state, [i0.uid, *j0][-1], j1, i1.uid
 
 
-def accumulated(state: State, k: int, target: int, tile_at: int, shape: Shape) -> State:
+def accumulated(state: State, k: int, target: int, tile_at: int, shape: KernelShape) -> State:
     """The reduction around the tile, whose rows are unrolled and whose columns are lanes, side by side in storage."""
     state = compute_at(state, k, target, tile_at)
     loops = state.stages[k].iters
@@ -227,7 +227,7 @@ def with_panels(ctx: SketchContext, state: State, k: int, target: int, panel_at:
     return state
 
 
-def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams, terms: int = 0) -> Shape | None:
+def in_parts(state: State, k: int, shape: KernelShape, hardware: HardwareParams, terms: int = 0) -> KernelShape | None:
     """`shape` in parts of rows and of columns, in which both are packed; None where that takes too much of the time.
 
     So many `terms` are packed at a time; 0 for all.
@@ -260,7 +260,7 @@ def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams, terms
     return replace(shape, blocks=blocks, panels=best[1])
 
 
-def rows_packed(state: State, rows: TiledInput, k: int, target: int, part_at: int, shape: Shape) -> State:
+def rows_packed(state: State, rows: TiledInput, k: int, target: int, part_at: int, shape: KernelShape) -> State:
     """With the rows of a part copied as tiles read them: `shape.rows` of them side by side for each term."""
     state, copy = in_tiles(state, rows, k, shape.rows, "local")
     return compute_at(state, copy, target + 1, part_at)

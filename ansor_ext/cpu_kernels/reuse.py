@@ -23,7 +23,7 @@ MOST_POINTS = 1 << 16
 def elements(read: Read, extents: tuple[int, ...]) -> int:
     """How many elements a stage reads while its axes, spatial first, run through `extents`.
 
-    Where an index is unknown, every turn is taken to read another one.
+    Where an index is unknown, every iteration is taken to read another one.
     """
     if any(isinstance(form, Unknown) for form in read.forms):
         return prod(extents)

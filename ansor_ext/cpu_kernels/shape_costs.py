@@ -28,7 +28,7 @@ MOST_VECTORS, MOST_ROWS = 4, 14
 LATENCY = 8
 PANEL_LINE, ROW_LINE = 0.5, 4
 """A line of a panel, which is read in order, and one of rows, which lie apart, takes as long as so many FMAs."""
-TURN_STEPS = 64
+ITERATION_STEPS = 64
 """To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
 EDGE_STEPS = 6
 """Times the lanes of a vector: the same of an element that may be over the edge, copied or written by itself."""
@@ -89,7 +89,7 @@ def shape_costs(
     costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
     for way in [way for way in sides(state, k) if row in (None, way.row) and whole in (None, way.lane)]:
         rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
-        turned = TURN_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
+        turned = ITERATION_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
         edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
         tiles = tile_costs(extents[way.row], columns, size, unit, _row_lines(state, k, way), whole is not None)
         for (r, width), (cost, sums) in tiles.items():

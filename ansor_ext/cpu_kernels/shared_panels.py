@@ -31,7 +31,7 @@ from .micro_kernel import (
     PACK_ROWS,
     SHAPES,
     UNEVEN,
-    Shape,
+    KernelShape,
     accumulated,
     is_product,
     rows_packed,
@@ -48,12 +48,12 @@ PANEL_ROWS = 8
 class Plan:
     """A shape in parts of the rows, each for all panels, and the operands that move with rows and with columns."""
 
-    shape: Shape
+    shape: KernelShape
     rows: TiledInput
     columns: TiledInput
 
 
-def plan(ctx: SketchContext, state: State, k: int, shape: Shape) -> Plan | None:
+def plan(ctx: SketchContext, state: State, k: int, shape: KernelShape) -> Plan | None:
     """How stage `k` is computed in tiles of `shape`; None where an operand cannot be packed or packing takes long."""
     rows, columns = tiled_input(state, k, shape.row, shape.lane), tiled_input(state, k, shape.lane, shape.row)
     if rows is None or columns is None:
@@ -63,7 +63,7 @@ def plan(ctx: SketchContext, state: State, k: int, shape: Shape) -> Plan | None:
     return None if part is None or columns.source in free else Plan(part, rows, columns)
 
 
-def part_of_rows(state: State, k: int, shape: Shape, hardware: HardwareParams) -> Shape | None:
+def part_of_rows(state: State, k: int, shape: KernelShape, hardware: HardwareParams) -> KernelShape | None:
     """`shape` with parts of the rows that are the same for all cores; None where packing takes too much of the time."""
     op = state.stages[k].op
     extents = extents_of(op)

@@ -1,8 +1,8 @@
 """Double-buffered shared tiles: the next tiles of a reduction are fetched while a block computes on these.
 
-A block waits for global memory once in a turn of its outermost reduction loops, unless other blocks fill the time.
-Fetched a turn ahead, and on sm_80 and newer by copies that do not occupy the thread, tiles are there when they are
-needed; the price is twice the shared memory, which may cost resident blocks.
+A block waits for global memory once in an iteration of its outermost reduction loops, unless other blocks fill the
+time. Fetched an iteration ahead, and on sm_80 and newer by copies that do not occupy the thread, tiles are there when
+they are needed; the price is twice the shared memory, which may cost resident blocks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def can_be_fetched_ahead(state: State, k: int) -> bool:
 
 
 def double_buffered(sketch: State) -> State | None:
-    """`sketch` with all its shared copies fetched a turn ahead; None when there is none that can be."""
+    """`sketch` with all its shared copies fetched an iteration ahead; None when there is none that can be."""
     state = sketch
     for k in range(len(sketch.stages)):
         if can_be_fetched_ahead(sketch, k):

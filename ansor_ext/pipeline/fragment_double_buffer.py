@@ -2,19 +2,15 @@
 
 A warp that loads the fragments of a step and multiplies them waits for shared memory in each step, and for the slowest
 warp at each barrier, with idle tensor cores.  So it keeps two sets of fragments and loads a step ahead
-(`turns_ahead.py`):
+(`iterations_ahead.py`):
 
     for q in 0..n: load a, b; d += a * b             for q in 0..n - 1: load a, b of q + 1; d += a * b of q
-                                                     if there is a turn t + 1: barrier; load a, b of its first step
+                                                     with an iteration t + 1: barrier; load a, b of its first step
                                                      d += a * b of n - 1
 
 Floats in two parts are cut in each step, and the parts of all fragments are in registers while it multiplies.  Where
-sums, both sets and parts are more than a thread has, the compiler keeps some of them in memory: 4096^3 in two parts,
-64 x 64 sums a warp and 32 terms a turn, takes 2,416 microseconds so on an H200, and 2,128 without.  With 32 x 64 it is
-the other way about, 2,357 and 2,373.
-
-Kernels written by hand in this form, with 128 x 256 x 64 a block, took 362 microseconds for 4096^3 in half precision on
-an H200, and 445 without (128 x 256 x 32); cuBLAS took 209.
+sums, both sets and parts are more than a thread has, the compiler keeps some of them in memory, and loading ahead
+loses.  What it wins and loses: docs/results/tensor_cores.md.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from te_lite.expr.expr import BufferLoad, Expr, Var, binary
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, transform, walk
 from te_lite.loops.instructions import WarpLoad, WarpMultiply
-from te_lite.loops.perfect_nest import IN_TURN, perfect_nest
+from te_lite.loops.perfect_nest import SEQUENTIAL, perfect_nest
 from te_lite.loops.stmt import (
     Buffer,
     For,
@@ -56,7 +52,7 @@ def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, .
     sums = {s.d.buffer for s in instructions}
     if not instructions or len(instructions) < len(leaves) or len(sums) != 1 or sums & set(held):
         return None
-    plain = all(x.kind in IN_TURN for x in steps) and all(fills(s, held) for s in loads)
+    plain = all(x.kind in SEQUENTIAL for x in steps) and all(fills(s, held) for s in loads)
     still = not any(x.var in free_vars(s.d) for s in instructions for x in steps)
     if not plain or not still or any(e.buffer not in held for s in instructions for e in (s.a, s.b)):
         return None

@@ -1,21 +1,22 @@
-"""The turns of a pipeline with the work of each step cut in two: reading into registers, a step ahead, and computing.
+"""The iterations of a pipeline with the work of each step cut in two: reading into registers, a step ahead, and
+computing.
 
     for t: barrier                                barrier; read(0, 0)
            fetch tile t + 1              for t:   fetch tile t + 1
            for q in 0..n: work(t, q)              for q in 0..n - 1: read(t, q + 1); add(t, q)
-                                                  if there is a turn t + 1: barrier; read(t + 1, 0)
+                                                  if there is an iteration t + 1: barrier; read(t + 1, 0)
                                                   add(t, n - 1)
 
-The barrier of turn t + 1 moves up by one step: all reads of tile t stand before it, as they did; all fetches of tile
-t + 2 stand after it.  What is added stays in order.  Two kinds of work are known: multiply-adds of operands
-(`operands_ahead.py`) and instructions of tensor cores on fragments (`fragments_ahead.py`).
+The barrier of iteration t + 1 moves up by one step: all reads of tile t stand before it, as they did; all fetches of
+tile t + 2 stand after it.  What is added stays in order.  Two kinds of work are known: multiply-adds of operands
+(`register_double_buffer.py`) and instructions of tensor cores on fragments (`fragment_double_buffer.py`).
 
-Many turns have no conditions: the last one fetches its own tile once more, into the tile that nobody reads any more,
-and reads operands from there that nobody adds.  Addresses are then computed between multiply-adds, where a branch keeps
-them together, one waiting for the other.  But without a branch the compiler (NVRTC 13.0) moves what goes through
-registers behind most steps, next to where it is stored, and the block waits for memory in each turn; behind a barrier
-of the warp reads stay where they are.  4096^3 in fp32, 8 x 16 sums a thread, in shares of cuBLAS's speed on an H200:
-0.974 with branches, 0.963 without them, 0.970 with branches and the barrier, 1.031 without branches and with it.
+Many iterations have no conditions: the last one fetches its own tile once more, into the tile that nobody reads any
+more, and reads operands from there that nobody adds.  Addresses are then computed between multiply-adds, where a branch
+keeps them together, one waiting for the other.  But without a branch the compiler (NVRTC 13.0) moves what goes through
+registers behind most steps, next to where it is stored, and the block waits for memory in each iteration; behind a
+barrier of the warp reads stay where they are.  Only without branches and with the barrier it is faster
+(docs/results/gpu.md).
 """
 
 from __future__ import annotations
@@ -39,12 +40,10 @@ MOST_POINTS, MOST_STEPS = 2048, 32
 
 Where the stage has an `auto_unroll_max_step`, that many multiply-adds, and two steps at least.  The compiler schedules
 each length anew and puts sums and operands in other banks (`outer_product.py`); which one is fastest differs from
-program to program, so it is a decision of the search.  The same schedules with two steps, 512 multiply-adds and 2,048
-written out, on an H200: 227, 223 and 234 us (50257 x 128 x 768), 38.9, 40.9 and 40.8 (512 x 2048 x 768), 360, 367 and
-352 (2048^3).
+program to program, so it is a decision of the search (docs/results/gpu.md).
 """
-LEAST_TURNS = 6
-"""Turns that hide one more fetch."""
+LEAST_ITERATIONS = 6
+"""Iterations that hide one more fetch."""
 WORD = 4
 
 Env = Mapping[Var, Expr]
@@ -70,7 +69,7 @@ class Work(Protocol):
         ...
 
     def read(self, env: Env, step: Expr) -> Stmt:
-        """Fill the registers of a step; `env` says of the variables of turns and steps what they are in it."""
+        """Fill the registers of a step; `env` says of the variables of iterations and steps what they are in it."""
         ...
 
     def add(self, env: Env, step: Expr) -> Stmt:
@@ -94,7 +93,7 @@ def digits(loops: Sequence[For], number: Expr, simplifier: Simplifier) -> dict[V
 
 
 def _fetched(s: Stmt, there: Env) -> Stmt:
-    """Copies of a turn into the tile that is next, of what the turn `there` copies."""
+    """Copies of an iteration into the tile that is next, of what the iteration `there` copies."""
     if isinstance(s, Store):
         return replace(s, value=substitute(s.value, there))
     inner = with_bodies(s, tuple([_fetched(b, there) for b in bodies(s)]))
@@ -102,14 +101,14 @@ def _fetched(s: Stmt, there: Env) -> Stmt:
 
 
 @dataclass(frozen=True)
-class Turns:
-    """The loop `turns` of `barrier`, `fetch` (a later tile), and `work` in an even number of `steps`.
+class Iterations:
+    """The loop `iterations` of `barrier`, `fetch` (a later tile), and `work` in an even number of `steps`.
 
-    `whole_warps`: the block has no other ones, and reads may be kept in place; `once`: no loop runs the turns again,
-    and the last one may be as the others.
+    `whole_warps`: the block has no other ones, and reads may be kept in place; `once`: no loop runs the iterations
+    again, and the last one may be as the others.
     """
 
-    turns: For
+    iterations: For
     barrier: Barrier
     fetch: If
     steps: tuple[For, ...]
@@ -120,9 +119,9 @@ class Turns:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the last turn does what the others do."""
-        last = free_vars(self.fetch.cond) == {self.turns.var}  # nothing but the last turn fetches nothing
-        return self.once and last and self.barrier.left == 0 and self.turns.extent >= LEAST_TURNS
+        """Whether the last iteration does what the others do."""
+        last = free_vars(self.fetch.cond) == {self.iterations.var}  # nothing but the last iteration fetches nothing
+        return self.once and last and self.barrier.left == 0 and self.iterations.extent >= LEAST_ITERATIONS
 
     @property
     def words(self) -> int:
@@ -132,16 +131,16 @@ class Turns:
 
     def stmt(self) -> Stmt:
         """The same, each step reading for the one behind it."""
-        turn, zero, count, end = self.turns.var, as_expr(0), points(self.steps), self.turns.extent - 2
-        ahead, there = binary("+", turn, 1), Select(compare("<", turn, end), turn, as_expr(end))
-        copies = staged(_fetched(self.fetch.then, {turn: there}) if self.goes_on else self.fetch.then)
+        iteration, zero, count, end = self.iterations.var, as_expr(0), points(self.steps), self.iterations.extent - 2
+        ahead, there = binary("+", iteration, 1), Select(compare("<", iteration, end), iteration, as_expr(end))
+        copies = staged(_fetched(self.fetch.then, {iteration: there}) if self.goes_on else self.fetch.then)
         together = [Barrier(warp=True)] if self.whole_warps and copies.registers else []
-        more = compare("<", ahead, self.turns.extent)
+        more = compare("<", ahead, self.iterations.extent)
         steps = [*self._groups(count), *self._last_steps(count, copies.stores)]
         following = self._if(more, seq(self.barrier, self._read(ahead, zero)))
         fetch, last = self._if(self.fetch.cond, copies.reads), self._add(as_expr(count - 1))
         first = [self.barrier, self._read(zero, zero)]
-        loop = replace(self.turns, body=seq(fetch, *together, *steps, following, last))
+        loop = replace(self.iterations, body=seq(fetch, *together, *steps, following, last))
         return allocated([*self.work.registers, *copies.registers], seq(*first, loop))
 
     def _if(self, cond: Expr, s: Stmt) -> Stmt:
@@ -188,7 +187,7 @@ class Turns:
         return For(step, end - begin, ForKind.UNROLLED, self._step(binary("+", step, count - size - 1 + begin)))
 
     def _whole_windows(self, count: int, most: int) -> int:
-        """The most steps, up to `most`, that are whole turns of the innermost of several loops; 0 for none.
+        """The most steps, up to `most`, that are whole iterations of the innermost of several loops; 0 for none.
 
         Where windows move along a line, its terms read the same elements, and a compiler sees that where all of them
         are written out.
@@ -202,10 +201,10 @@ class Turns:
         return var
 
     def _step(self, number: Expr) -> Stmt:
-        return seq(self._read(self.turns.var, binary("+", number, 1)), self._add(number))
+        return seq(self._read(self.iterations.var, binary("+", number, 1)), self._add(number))
 
-    def _read(self, turn: Expr, step: Expr) -> Stmt:
-        return self.work.read({self.turns.var: turn, **self._digits(step)}, step)
+    def _read(self, iteration: Expr, step: Expr) -> Stmt:
+        return self.work.read({self.iterations.var: iteration, **self._digits(step)}, step)
 
     def _add(self, step: Expr) -> Stmt:
         return self.work.add(self._digits(step), step)

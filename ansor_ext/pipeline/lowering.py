@@ -7,21 +7,21 @@
         [barrier]                                   compute(t) from tile t % 2
 
 The reduction loops around a copy that enclose nothing else become one loop over t, so that nothing is waited for at
-the end of an inner loop.  A loop of one turn stays as it is: there is nothing to fetch ahead.
+the end of an inner loop.  A loop of one iteration stays as it is: there is nothing to fetch ahead.
 
-Why one barrier a turn is enough.  Call B(t) the barrier of turn t.  Two kinds of accesses of tile t % 2 must be kept
-apart.  compute(t) reads what copy(t) wrote: copy(t) stands before B(t) (in turn t - 1, or before the loop), compute(t)
-after it.  copy(t + 2) overwrites what compute(t) read: compute(t) stands before B(t + 1), and copy(t + 2), which is in
-turn t + 1, after it.  Between B(t) and B(t + 1) only copy(t + 1) writes, to tile (t + 1) % 2, and only compute(t)
-reads, from the other one.
-Where the whole pipeline is run again by a loop around it, the first copy overwrites tile 0 while slower threads are
-still in compute(n - 1), which reads tile (n - 1) % 2: that is another tile for even n, and takes a barrier for odd n.
-So the buffers are marked as `pipelined`, and `sync.py`, which does not tell tiles apart, leaves them alone.
+Why one barrier an iteration is enough.  Call B(t) the barrier of iteration t.  Two kinds of accesses of tile t % 2 must
+be kept apart.  compute(t) reads what copy(t) wrote: copy(t) stands before B(t) (in turn t - 1, or before the loop),
+compute(t) after it.  copy(t + 2) overwrites what compute(t) read: compute(t) stands before B(t + 1), and copy(t + 2),
+which is in iteration t + 1, after it.  Between B(t) and B(t + 1) only copy(t + 1) writes, to tile (t + 1) % 2, and only
+compute(t) reads, from the other one. Where the whole pipeline is run again by a loop around it, the first copy
+overwrites tile 0 while slower threads are still in compute(n - 1), which reads tile (n - 1) % 2: that is another tile
+for even n, and takes a barrier for odd n. So the buffers are marked as `pipelined`, and `sync.py`, which does not tell
+tiles apart, leaves them alone.
 
-With room for S tiles, copies are S - 1 turns ahead: copy(0) to copy(S - 2) stand before the loop, copy(t + S - 1) in
-turn t, and the argument is the same, as tile (t + S - 1) % S is the one that compute(t - 1) read.  A barrier that
-publishes closes a group of copies, and waits for all groups but the last S - 2, which later turns need; the copies
-before the loop are groups of their own, so such barriers stand between them, too.
+With room for S tiles, copies are S - 1 iterations ahead: copy(0) to copy(S - 2) stand before the loop, copy(t + S - 1)
+in iteration t, and the argument is the same, as tile (t + S - 1) % S is the one that compute(t - 1) read.  A barrier
+that publishes closes a group of copies, and waits for all groups but the last S - 2, which later iterations need; the
+copies before the loop are groups of their own, so such barriers stand between them, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from te_lite.bounds.loop_scope import in_turn, tile_count, tile_loops
+from te_lite.bounds.loop_scope import is_sequential, tile_count, tile_loops
 from te_lite.errors import LowerError, require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare
@@ -64,8 +64,9 @@ from te_lite.schedule.state import ATTACHED
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Stages that are fetched ahead together: their buffers, the loops whose turns are tiles, outermost first, and the
-    tiles that there is room for."""
+    """Stages that are fetched ahead together: their buffers, the loops whose iterations are tiles, outermost first, and
+    the tiles that there is room for.
+    """
 
     stages: tuple[int, ...]
     buffers: tuple[Buffer, ...]
@@ -98,7 +99,7 @@ def check_double_buffers(facts: Facts) -> None:
         require(stage.where == ATTACHED and attach is not None, LowerError, subject, law, where=stage.where)
         assert attach is not None
         it = facts.stages[attach.stage].vars[attach.iter]
-        require(in_turn(it), LowerError, subject, law, loop=it.name, kind=it.kind, annotation=it.annotation)
+        require(is_sequential(it), LowerError, subject, law, loop=it.name, kind=it.kind, annotation=it.annotation)
         scope = next(b.scope for (s, _), b in facts.buffers.items() if s == k)
         require(storage_class(scope) == "shared", LowerError, subject, "the storage must be shared memory", scope=scope)
 
@@ -140,46 +141,48 @@ class _Pass:
         assert len(nest) == len(counted)
         copies, compute = _split(body, frozenset(pipeline.buffers))
         _check_copies(self.facts, pipeline, copies, compute)
-        turns = product([x.extent for x in nest])
-        turn = self._turn_var(nest, turns)
-        ahead = binary("+", turn, pipeline.tiles - 1)
+        iterations = product([x.extent for x in nest])
+        iteration = self._iteration_var(nest, iterations)
+        ahead = binary("+", iteration, pipeline.tiles - 1)
         tiles = {b: _tiled(b, pipeline.tiles) for b in pipeline.buffers}
         publish = Barrier(publishes=True, left=pipeline.tiles - 2)
         first = [self._at(copies, nest, tiles, as_expr(t)) for t in range(pipeline.tiles - 1)]
         before = [s for t, copy in enumerate(first) for s in ([publish] if t else []) + copy]
-        following = If(compare("<", ahead, turns), seq(*self._at(copies, nest, tiles, ahead)))
-        (current,) = self._at([compute], nest, tiles, turn)
+        following = If(compare("<", ahead, iterations), seq(*self._at(copies, nest, tiles, ahead)))
+        (current,) = self._at([compute], nest, tiles, iteration)
         inner = seq(publish, following, self.visit(current, True))
         kind = ForKind.UNROLLED if all(x.kind is ForKind.UNROLLED for x in nest) else ForKind.SERIAL
-        again = [Barrier()] if repeated and turns % pipeline.tiles else []
+        again = [Barrier()] if repeated and iterations % pipeline.tiles else []
         return allocated(
-            list(tiles.values()), seq(*again, *before, For(turn, turns, kind, inner, limit=nest[-1].limit))
+            list(tiles.values()), seq(*again, *before, For(iteration, iterations, kind, inner, limit=nest[-1].limit))
         )
 
-    def _turn_var(self, nest: Sequence[For], turns: int) -> Var:
-        """The variable that counts the turns: that of the loop itself when there is one only."""
+    def _iteration_var(self, nest: Sequence[For], iterations: int) -> Var:
+        """The variable that counts the iterations: that of the loop itself when there is one only."""
         if len(nest) == 1:
             return nest[0].var
-        return self.facts.new_var("_".join(x.var.name for x in nest), turns)
+        return self.facts.new_var("_".join(x.var.name for x in nest), iterations)
 
-    def _at(self, stmts: Iterable[Stmt], nest: Sequence[For], tiles: Mapping[Buffer, Buffer], turn: Expr) -> list[Stmt]:
+    def _at(
+        self, stmts: Iterable[Stmt], nest: Sequence[For], tiles: Mapping[Buffer, Buffer], iteration: Expr
+    ) -> list[Stmt]:
         """Statements of turn number `turn`, on the tile of that turn."""
         simplify = self.facts.simplifier.simplify
         env: dict[Var, Expr] = {}
         stride = 1
         for x in reversed(nest):
-            digit = binary("//", turn, stride)
+            digit = binary("//", iteration, stride)
             env[x.var] = simplify(digit if x is nest[0] else binary("%", digit, x.extent))
             stride *= x.extent
-        at = _Turn(turn, env, tiles, self.facts.simplifier)
+        at = _Iteration(iteration, env, tiles, self.facts.simplifier)
         return [at.redirected(map_exprs(s, lambda e: simplify(transform(e, at.swap)))) for s in stmts]
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """One turn: its number, the loop variables in terms of it, and the buffers that hold tiles."""
+class _Iteration:
+    """One iteration: its number, the loop variables in terms of it, and the buffers that hold tiles."""
 
-    turn: Expr
+    iteration: Expr
     env: Mapping[Var, Expr]
     tiles: Mapping[Buffer, Buffer]
     simplifier: Simplifier
@@ -190,9 +193,9 @@ class _Turn:
         return next(iter(self.tiles.values())).shape[0]
 
     def _place(self, buffer: Buffer, index: Expr) -> Expr:
-        """Where an element of `buffer` is in the tile of this turn."""
+        """Where an element of `buffer` is in the tile of this iteration."""
         step = tile_stride(buffer.size, BYTES[buffer.dtype])
-        return self.simplifier.simplify(binary("+", index, binary("*", binary("%", self.turn, self.count), step)))
+        return self.simplifier.simplify(binary("+", index, binary("*", binary("%", self.iteration, self.count), step)))
 
     def swap(self, e: Expr) -> Expr | None:
         if isinstance(e, Var):
@@ -238,7 +241,7 @@ def _allocates(s: Stmt, own: frozenset[Buffer]) -> bool:
 
 
 def _check_copies(facts: Facts, pipeline: Pipeline, copies: Sequence[Stmt], compute: Stmt) -> None:
-    """Copies are moved to another turn and below a condition: they must need no other stage there, and no barrier."""
+    """Copies are moved to another iteration, below a condition: they must need no other stage there, and no barrier."""
     names = ", ".join(facts.stages[k].op.name for k in pipeline.stages)
     late = stored_in(compute) | {x.buffer for x in stmts_of(compute) if isinstance(x, Alloc)}
     for s in [x for copy in copies for x in stmts_of(copy)]:

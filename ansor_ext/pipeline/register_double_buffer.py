@@ -2,19 +2,18 @@
 
 A kernel that fetches its shared tiles ahead (`ansor_ext/pipeline/lowering.py`) still waits for shared memory: the
 operands of a step of the reduction come some thirty cycles after they are asked for, and behind a barrier none was
-asked for yet.  So each thread keeps two sets of operands, and reads a step ahead (`turns_ahead.py`); in the last step
-of a turn, from the tile of the next one:
+asked for yet.  So each thread keeps two sets of operands, and reads a step ahead (`iterations_ahead.py`); in the
+last step of an iteration, from the tile of the next one:
 
     for q in 0..n: acc += a[t, q] * b[t, q]          for q in 0..n - 1: operands(t, q + 1); acc += operands q
-                                                     if there is a turn t + 1: barrier; operands(t + 1, 0)
+                                                     if there is an iteration t + 1: barrier; operands(t + 1, 0)
                                                      acc += operands n - 1
 
 The operand of the longer side of a tile is read first: each of its values is needed once in a step, those of the other
 side throughout, and the compiler then places reads 35 and more instructions before their use.  In the other order it
 placed a fifth of them six before (8 x 16 sums, nvrtc 13.0), behind the last use of the same registers.
 
-Every sum has its terms in the order that it had.  Kernels of 2048^3 written by hand, with 8 x 16
-sums a thread, take 360 microseconds so on an H200, and 405 without; cuBLAS takes 341.
+Every sum has its terms in the order that it had.  What it wins: docs/results/gpu.md.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from codegen_cuda.passes.outer_product import far_first
 from te_lite.expr.expr import Binary, BufferLoad, Cast, Expr, Var, binary, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, transform, walk
-from te_lite.loops.perfect_nest import IN_TURN, iteration, nested, perfect_nest
+from te_lite.loops.perfect_nest import SEQUENTIAL, iteration, nested, perfect_nest
 from te_lite.loops.stmt import Barrier, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.tensor_core.fragment import LANES
 
 from .fragment_double_buffer import fragment_multiplies
-from .iterations_ahead import SETS, Env, Turns, Work, points
+from .iterations_ahead import SETS, Env, Iterations, Work, points
 
 REGISTERS, MOST_REGISTERS = 65536, 255
 """Of a multiprocessor; that a thread can name."""
@@ -54,11 +53,11 @@ def with_register_double_buffers(body: Stmt, simplifier: Simplifier, threads: in
             if found is not None:
                 steps, work = found
                 adds = isinstance(work, _MultiplyAdds)
-                turns = Turns(
+                iterations = Iterations(
                     body, publish, fetch, steps, work, simplifier, adds and threads % LANES == 0, adds and not again
                 )
-                if points(steps) % SETS == 0 and turns.words <= most_words(threads):
-                    return turns.stmt()
+                if points(steps) % SETS == 0 and iterations.words <= most_words(threads):
+                    return iterations.stmt()
     again = again or isinstance(body, For)
     return with_bodies(body, tuple([with_register_double_buffers(b, simplifier, threads, again) for b in bodies(body)]))
 
@@ -71,7 +70,7 @@ def most_words(threads: int) -> int:
 def _multiply_adds(nest: For, simplifier: Simplifier) -> tuple[tuple[For, ...], Work] | None:
     """The loops over steps, and the work of one; None where operands cannot be read ahead."""
     loops, s = perfect_nest(nest)
-    if not isinstance(s, Store) or s.buffer.storage != "local" or any(x.kind not in IN_TURN for x in loops):
+    if not isinstance(s, Store) or s.buffer.storage != "local" or any(x.kind not in SEQUENTIAL for x in loops):
         return None
     sums = free_vars(s.index)
     steps, tile = [[x for x in loops if (x.var in sums) == inside] for inside in (False, True)]

@@ -1,4 +1,4 @@
-"""Copies into pipelined tiles that go through registers: read in vectors when a turn begins, stored when it ends.
+"""Copies into pipelined tiles that go through registers: read in vectors when an iteration begins, stored when it ends.
 
 A tile that is stored in another order than it is read (transposed) cannot be copied by vectors: asynchronous
 copies of its elements are four times as many instructions.  So a thread reads four neighbours at once, lets them come
@@ -22,7 +22,7 @@ from codegen_cuda.program.indices import vector_start
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Var, as_expr
 from te_lite.expr.visit import free_vars, substitute
-from te_lite.loops.perfect_nest import IN_TURN, iteration
+from te_lite.loops.perfect_nest import SEQUENTIAL, iteration
 from te_lite.loops.stmt import Buffer, For, ForKind, If, Seq, Stmt, Store, map_exprs, seq
 
 from .async_copy import moved
@@ -60,7 +60,7 @@ def staged(copies: Stmt) -> Staged:
 
 
 def written_out(s: Stmt) -> Iterator[Stmt]:
-    """A store in loops as one statement for each turn of all of them but the innermost one."""
+    """A store in loops as one statement for each iteration of all of them but the innermost one."""
     if not isinstance(s, For) or s.kind is ForKind.VECTORIZED or not isinstance(s.body, For | If):
         yield s
         return
@@ -85,7 +85,7 @@ def _is_turned(around: Sequence[For | If], s: Store) -> bool:
         return False
     *outer, lane = loops
     small = prod([x.extent for x in loops]) * BYTES[s.buffer.dtype] <= MOST_BYTES
-    plain = all(x.kind in IN_TURN for x in outer)
+    plain = all(x.kind in SEQUENTIAL for x in outer)
     whole = all(lane.var not in free_vars(x.cond) for x in around if isinstance(x, If))
     vector = lane.extent * BYTES[s.buffer.dtype] <= VECTOR_BYTES
     read, stored = [vector_start(index, lane.var, lane.extent) for index in (found[0].index, s.index)]

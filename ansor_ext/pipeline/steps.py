@@ -17,7 +17,7 @@ MOST_TILES = 5
 class DoubleBuffer(Step):
     """Fetch the next tile of a shared copy, computed at a reduction loop, while this one is used; ours.
 
-    Takes twice the shared memory, and one barrier a turn of the loop instead of two.
+    Takes twice the shared memory, and one barrier an iteration of the loop instead of two.
     """
 
     tag: ClassVar[str] = "DBF"
@@ -30,7 +30,7 @@ class DoubleBuffer(Step):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Step):
-    """As `DoubleBuffer`, with room for `tiles` tiles (2 to 5), which are fetched `tiles` - 1 turns ahead; ours."""
+    """As `DoubleBuffer`, with room for `tiles` tiles (2 to 5), which are fetched `tiles` - 1 iterations ahead; ours."""
 
     tag: ClassVar[str] = "PIP"
     stage: int

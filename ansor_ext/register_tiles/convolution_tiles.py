@@ -3,7 +3,7 @@
     block: filters x points                     points of the last axis, of lines, planes and images
       for channels, for windows but the last axis
         image.shared                            whole lines, each fetched by warps: no division, and no place by places
-        weights.shared                          the terms outermost, fetched a turn ahead as the image
+        weights.shared                          the terms outermost, fetched an iteration ahead as the image
         for channels, for terms of the last axis
           16 x 8 sums of a thread += image * weights
 
@@ -12,11 +12,10 @@ that 4 points multiply.  Lines of a tile are longer than its points, so vectors 
 memory.  One copy for all lines divides by that length for each element: a third of all instructions of
 such kernels.  A warp that has a line needs no division; some of its last threads idle.
 
-Of several lines a tile has more elements, with a condition for each where images are padded: turns are shorter there.
-Of strided windows hardly an element serves two terms: sums and terms of a turn are fewer, and so are the points that
-are fetched.  Few terms are over before what is written out of their tails: there threads have fewer sums, and blocks
-more threads.  On an H200, milliseconds, cuDNN in brackets, with 16 x 8, 8 x 16 and 8 x 8 sums of 128 threads, 8 x 8 of
-256: 4.6, 5.0, 5.0, 5.3 (5.5; 192 terms); 16.4, 16.5, 15.4, 17.4 (14.5; strided); 7.7, 7.6, 4.1, 3.5 (5.7; 72, Mish).
+Of several lines a tile has more elements, with a condition for each where images are padded: iterations are shorter
+there. Of strided windows hardly an element serves two terms: sums and terms of an iteration are fewer, and so are the
+points that are fetched.  Few terms are over before what is written out of their tails: there threads have fewer sums,
+and blocks more threads.  Times of the tiles: docs/results/gpu.md.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ MUCH = 4
 FILTERS = (128, 64)
 """Filters of a block."""
 LEAST_STEPS, MOST_STEPS = 12, 32
-"""Terms of a turn: few, but an even number that is worth a barrier."""
+"""Terms of an iteration: few, but an even number that is worth a barrier."""
 SHORT = 128
 """Terms of a sum that is over soon."""
 MOST_WASTE = 1.125
@@ -71,7 +70,7 @@ Lengths = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Sums:
-    """Filters and points of a thread, the threads of a block, and the terms that a turn had better have."""
+    """Filters and points of a thread, the threads of a block, and the terms that an iteration had better have."""
 
     filters: int
     points: int
@@ -187,19 +186,19 @@ def _convolution(k: int, reads: Sequence[tuple[int, Read]], extents: Sequence[in
 def lengths_of(conv: Convolution) -> list[tuple[int, ...]] | None:
     """The lengths of all axes of a convolution in the best tile of a block; None where no tile suits it.
 
-    The terms of a turn are some channels of one line of a window.
+    The terms of an iteration are some channels of one line of a window.
     """
     terms, channels = conv.terms, conv.extents[conv.channels]
     even = [c for c in range(1, channels + 1) if channels % c == 0 and c * terms % 2 == 0]
-    turns = [c for c in even if LEAST_STEPS <= c * terms <= MOST_STEPS]
-    turn = next((c for c in turns if c * terms >= conv.sums.steps), max(turns, default=None))
+    iterations = [c for c in even if LEAST_STEPS <= c * terms <= MOST_STEPS]
+    iteration = next((c for c in iterations if c * terms >= conv.sums.steps), max(iterations, default=None))
     found = [tile for n in FILTERS if (tile := _tile(conv, n)) is not None]
-    if turn is None or not found:
+    if iteration is None or not found:
         return None
     best = min(found, key=lambda tile: _cost(conv, tile))
     if _waste(conv, best) > MOST_WASTE or _blocks(conv, best) < LEAST_BLOCKS:
         return None
-    reduced = {conv.channels: turn, conv.line: terms}
+    reduced = {conv.channels: iteration, conv.line: terms}
     return [*best, *[(reduced.get(a, 1), 1) for a in range(conv.space, len(conv.extents))]]
 
 
@@ -286,10 +285,10 @@ def _by_lines(state: State, k: int) -> State:
 
 
 def _in_pieces(state: State, conv: Convolution, lengths: Sequence[tuple[int, ...]]) -> State:
-    """The copy of the weights: pieces of terms that lie side by side in memory, where a turn has them."""
+    """The copy of the weights: pieces of terms that lie side by side in memory, where an iteration has them."""
     k, stage = conv.weights, state.stages[conv.weights]
-    turn, whole = lengths[conv.channels][0] * conv.terms, conv.extents[conv.channels] * conv.terms
-    beside = gcd(PIECE, turn) if whole == prod(conv.extents[conv.space :]) else 1
+    iteration, whole = lengths[conv.channels][0] * conv.terms, conv.extents[conv.channels] * conv.terms
+    beside = gcd(PIECE, iteration) if whole == prod(conv.extents[conv.space :]) else 1
     assert stage.attach is not None
     sources = spatial_split_steps(state, stage.attach.stage)
     state, fused = fuse(state, k, [it.uid for it in stage.iters])

@@ -32,7 +32,7 @@ TERMS = (16, 1)
 
 
 @dataclass(frozen=True)
-class Tile:
+class TileSpeed:
     """Sums of a block, and how fast it is with no, one and two factors turned, by cuBLAS on an H200."""
 
     rows: Lengths
@@ -50,10 +50,10 @@ class Tile:
 
 
 TILES = (
-    Tile((2, 16, 4, 1), (4, 16, 4, 1), (1.005, 1.03, 0.957)),
-    Tile((4, 16, 4, 1), (2, 16, 4, 1), (1.036, 0.94, 0.953)),
-    Tile((2, 16, 4, 1), (2, 16, 4, 1), (1.01, 1.015, 0.943), vectors=False),
-    Tile((2, 16, 4, 1), (2, 8, 4, 1), (1.0, 0.99, 0.91), vectors=False),
+    TileSpeed((2, 16, 4, 1), (4, 16, 4, 1), (1.005, 1.03, 0.957)),
+    TileSpeed((4, 16, 4, 1), (2, 16, 4, 1), (1.036, 0.94, 0.953)),
+    TileSpeed((2, 16, 4, 1), (2, 16, 4, 1), (1.01, 1.015, 0.943), vectors=False),
+    TileSpeed((2, 16, 4, 1), (2, 8, 4, 1), (1.0, 0.99, 0.91), vectors=False),
 )
 
 
@@ -78,7 +78,7 @@ def product_states(task: SearchTask, sketches: Sketches) -> Iterator[State]:
         yield concrete(home(space), _row(space, product, tile), task.target, hardware)
 
 
-def _tiles(product: Product) -> Sequence[Tile]:
+def _tiles(product: Product) -> Sequence[TileSpeed]:
     """Those for its terms: of few, the tile with the fewest sums, whose blocks start and end soonest."""
     return TILES if product.is_long else TILES[-1:]
 
@@ -103,7 +103,7 @@ def _count(sketch: State, letters: str) -> int:
     return sum(step.tag == letters for step in sketch.steps)
 
 
-def _row(space: Space, product: Product, tile: Tile) -> np.ndarray:
+def _row(space: Space, product: Product, tile: TileSpeed) -> np.ndarray:
     """The tile as a row of the space, nothing of it in a loop that is not written out."""
     row, turned = np.zeros(space.width, np.int64), {s.stage for s in space.sketch.steps if s.tag == "STO"}
     lengths = {product.rows: tile.rows, product.columns: tile.columns}

@@ -1,6 +1,6 @@
 """Register tiles: large products on a GPU in tiles that are decided already, those of kernels written by hand.
 
-    block: M x N outputs                    shared tiles of 16 steps, the reduction outermost, fetched a turn ahead
+    block: M x N outputs                    shared tiles of 16 steps, the reduction outermost, an iteration ahead
       thread: rows x columns sums           in pieces of 4 x 4, whose neighbours are those of neighbouring threads
         for 16 steps: rows + columns operands in vectors, rows x columns multiply-adds
 
@@ -32,7 +32,7 @@ from ..analysis.own_stages import axes_read, extents_of
 from ..analysis.product_roles import roles_of, sides_of
 from ..pipeline.double_buffer import double_buffered
 from ..shared_tiles.transposed_shared import transposed
-from .tile_cost import PIECE, Product, Tile, cycles
+from .tile_cost import PIECE, BlockTile, Product, cycles
 
 STEPS = (16, 8)
 MOST_WASTE = 1.125
@@ -40,8 +40,9 @@ TILES = 2
 SKETCHES = 3
 
 FORMS = (
-    Tile(128, 256, (8, 16), 16), Tile(256, 128, (16, 8), 16), Tile(128, 128, (16, 8), 16), Tile(128, 128, (8, 16), 16),
-    Tile(128, 128, (8, 8), 16), Tile(64, 128, (8, 8), 16), Tile(128, 64, (8, 8), 16), Tile(64, 64, (8, 8), 16),
+    BlockTile(128, 256, (8, 16), 16), BlockTile(256, 128, (16, 8), 16), BlockTile(128, 128, (16, 8), 16),
+    BlockTile(128, 128, (8, 16), 16), BlockTile(128, 128, (8, 8), 16), BlockTile(64, 128, (8, 8), 16),
+    BlockTile(128, 64, (8, 8), 16), BlockTile(64, 64, (8, 8), 16),
 )  # fmt: skip
 """Of products that fill the machine, down to those of a few hundred rows and columns."""
 
@@ -80,7 +81,7 @@ def _decided(sketch: State, shared: int) -> Iterator[tuple[Step, ...]]:
         yield _with_lengths(sketch, k, lengths)
 
 
-def _steps(form: Tile, element: int, shared: int) -> int:
+def _steps(form: BlockTile, element: int, shared: int) -> int:
     """The most steps of a tile for which `shared` bytes are enough, elements of both operands having `element`."""
     words = TILES * (form.rows + form.columns + 2 * PIECE) * element
     return next((n for n in STEPS if n * words <= shared), STEPS[-1])
@@ -91,7 +92,7 @@ def _lengths(block: int, sums: int) -> tuple[int, ...]:
     return sums // PIECE, block // sums, 1, PIECE
 
 
-def best_forms(product: Product) -> list[Tile]:
+def best_forms(product: Product) -> list[BlockTile]:
     """Up to SKETCHES forms for a product, the best first."""
     fits = [f for f in FORMS if max(_waste(product.rows, f.rows), _waste(product.columns, f.columns)) <= MOST_WASTE]
     return sorted(fits, key=lambda form: cycles(form, product))[:SKETCHES]

@@ -2,7 +2,7 @@
 
     block: M x N outputs                       few blocks, one a multiprocessor
       slice, thread: rows x columns sums       groups of threads that compute the same outputs
-        for turn                               of the sum, fetched a turn ahead
+        for iteration                          of the sum, fetched an iteration ahead
           A.shared, B.shared                   `slices` x `steps` terms
           for step                             each slice its own steps
       R[slice, M, N] in shared memory          what each slice has summed up
@@ -42,20 +42,20 @@ from ..analysis.product_roles import Factor, factor_of, roles_of, sides_of
 from ..shared_tiles.padded_shared import BANK_BYTES, PAD_BYTES
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 from ..split_reductions.split_reduction import is_part_of_split
-from .tile_cost import MOST_THREADS, PIECE, WORD, Product, Tile, cycles, in_squares, shared_words
+from .tile_cost import MOST_THREADS, PIECE, WORD, BlockTile, Product, cycles, in_squares, shared_words
 
 SHORTEST = 32
 """Rows, columns and terms of products for this rule; fewer are for `skinny`."""
 SUMS = ((8, 8), (8, 16), (8, 4))
 STEPS = ((16, 1), (32, 1), (8, 2), (16, 2), (32, 2), (8, 4), (16, 4), (8, 8))
-"""Steps and slices of a turn."""
+"""Steps and slices of an iteration."""
 MOST_POINTS = 1024
-"""Multiply-adds of a turn of one slice: twice as many took a fifth longer wherever they were measured."""
+"""Multiply-adds of an iteration of one slice: twice as many took a fifth longer wherever they were measured."""
 PART_FACTORS, SHORTEST_PART = (2, 4, 8), 64
 LEAST_SIDE, MOST_SIDE = 32, 256
 """Rows and columns of a block."""
 WHOLE_STEPS, MOST_TERMS = 16, 64
-"""Terms of a turn: those of STEPS where there are multiples of 16 terms in all."""
+"""Terms of an iteration: those of STEPS where there are multiples of 16 terms in all."""
 LEAST_THREADS = 64
 SKETCHES, VARIANTS = 12, 2
 FETCHED_ALONG = 16
@@ -63,7 +63,7 @@ FETCHED_ALONG = 16
 
 
 @dataclass(frozen=True)
-class Shape:
+class ProductAxes:
     """A stage that is a product: its axes of rows, columns and terms, the numbers of all its axes, and its factors."""
 
     rows: int
@@ -76,7 +76,7 @@ class Shape:
 # --------------------------------------------------------------------------------------------- which stages
 
 
-def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
+def shape_of(ctx: SketchContext, state: State, k: int) -> ProductAxes | None:
     """How stage `k` is a product for this rule; None where it is none, or tensor cores may compute it.
 
     It sums up along one axis what it makes of two tensors of 4-byte elements, in whose last dimensions the terms, or
@@ -100,7 +100,7 @@ def _sums(body: object) -> bool:
     return isinstance(body, Reduce) and body.combiner.name == "sum" and len(body.sources) == 1 and not body.init
 
 
-def _shape(state: State, reads: Sequence[tuple[int, Read]], extents: Sequence[int], space: int) -> Shape | None:
+def _shape(state: State, reads: Sequence[tuple[int, Read]], extents: Sequence[int], space: int) -> ProductAxes | None:
     (a, of_a), (b, of_b) = reads
     sides = sides_of(of_a, of_b, extents, space)
     if sides is None or len(sides.terms) != 1:
@@ -117,7 +117,7 @@ def _shape(state: State, reads: Sequence[tuple[int, Read]], extents: Sequence[in
     count = prod([extents[d] for d in range(space) if d not in axes])
     lanes = [gcd(PIECE, shape[-1]) for shape in shapes]
     numbers = Product(count, rows, columns, terms, (turned[0], turned[1]), (lanes[0], lanes[1]))
-    return Shape(*axes, (left, right), numbers)
+    return ProductAxes(*axes, (left, right), numbers)
 
 
 def _is_mine(ctx: SketchContext, state: State, k: int) -> bool:
@@ -136,10 +136,10 @@ def _moves(stage: Stage) -> bool:
 
 
 @lru_cache(maxsize=64)
-def best_tiles(product: Product, shared: int, most: int = SKETCHES) -> tuple[Tile, ...]:
+def best_tiles(product: Product, shared: int, most: int = SKETCHES) -> tuple[BlockTile, ...]:
     """Up to `most` tiles for a product, in so many bytes of shared memory, the best first; of those with as many blocks
     along rows, columns and terms and the same sums the best VARIANTS."""
-    found: dict[tuple[int, ...], dict[tuple[int, int], tuple[float, Tile]]] = {}
+    found: dict[tuple[int, ...], dict[tuple[int, int], tuple[float, BlockTile]]] = {}
     for tile in _tiles(product):
         fits = LEAST_THREADS <= tile.threads <= MOST_THREADS and shared_words(tile, product) * WORD <= shared
         cost = cycles(tile, product) if fits else float("inf")
@@ -151,11 +151,11 @@ def best_tiles(product: Product, shared: int, most: int = SKETCHES) -> tuple[Til
     return tuple([tile for _, tile in sorted(kept, key=itemgetter(0))[:most]])
 
 
-def _tiles(product: Product) -> Iterator[Tile]:
+def _tiles(product: Product) -> Iterator[BlockTile]:
     parts = [f for f in PART_FACTORS if product.terms % (f * PIECE) == 0 and product.terms // f >= SHORTEST_PART]
     blocks = combinations(_sides(product.rows), _sides(product.columns), SUMS, _steps(product.terms), (1, *parts))
     for rows, columns, sums, (steps, slices), of_terms in blocks:
-        tile = Tile(rows, columns, sums, steps, slices, of_terms)
+        tile = BlockTile(rows, columns, sums, steps, slices, of_terms)
         whole = rows % sums[0] == 0 and columns % sums[1] == 0 and tile.threads % (columns // PIECE) == 0
         short = slices > 1 or steps * prod(sums) <= MOST_POINTS
         if whole and short and tile.terms * of_terms <= product.terms:
@@ -170,7 +170,7 @@ def _sides(extent: int) -> list[int]:
 
 
 def _steps(terms: int) -> list[tuple[int, int]]:
-    """Steps and slices of turns; where no power of two divides the terms, of those that do as well."""
+    """Steps and slices of iterations; where no power of two divides the terms, of those that do as well."""
     if terms % WHOLE_STEPS == 0:
         return list(STEPS)
     whole = [n for n in range(WHOLE_STEPS, MOST_TERMS + 1, PIECE) if terms % n == 0]
@@ -192,14 +192,14 @@ def sliced_sketches(ctx: SketchContext, most: int = SKETCHES) -> list[State]:
     return [_scheduled(*made, tile) for tile in tiles for made in around[tile.parts]]
 
 
-def _products(ctx: SketchContext, state: State) -> list[tuple[int, Shape]]:
+def _products(ctx: SketchContext, state: State) -> list[tuple[int, ProductAxes]]:
     return [(k, shape) for k in range(len(state.stages)) if (shape := shape_of(ctx, state, k)) is not None]
 
 
-def _around(ctx: SketchContext, parts: int) -> list[tuple[State, int, Shape]]:
+def _around(ctx: SketchContext, parts: int) -> list[tuple[State, int, ProductAxes]]:
     """The states in which all is decided but one product, whose terms are in so many parts."""
     more = (PartsOverBlocks(parts, _in_parts),) if parts > 1 else ()
-    rules, out = rules_around(ctx, _is_mine), list[tuple[State, int, Shape]]()
+    rules, out = rules_around(ctx, _is_mine), list[tuple[State, int, ProductAxes]]()
     for state in derive(ctx, (*more, *rules), ctx.dag.init_state, len(ctx.dag.ops) - 1):
         mine, split = _products(ctx, state), any(isinstance(step, RFactor) for step in state.steps)
         if split == (parts > 1) and len(mine) == 1 and _stored(state, mine[0][1]):
@@ -211,7 +211,7 @@ def _in_parts(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
     return PART_FACTORS if not is_part_of_split(state, k) and shape_of(ctx, state, k) is not None else ()
 
 
-def _stored(state: State, shape: Shape) -> bool:
+def _stored(state: State, shape: ProductAxes) -> bool:
     """Both factors are in memory."""
     return all(state.stages[f.stage].where != INLINED for f in shape.factors)
 
@@ -231,7 +231,7 @@ class Made:
     shared: tuple[Tensor, Tensor]
 
 
-def _scheduled(state: State, k: int, shape: Shape, tile: Tile) -> State:
+def _scheduled(state: State, k: int, shape: ProductAxes, tile: BlockTile) -> State:
     s = Schedule(state)
     made = _staged(s, k, shape, tile)
     block, rows, columns = _blocks(s[made.root], shape, tile)
@@ -245,14 +245,14 @@ def _scheduled(state: State, k: int, shape: Shape, tile: Tile) -> State:
         outer = [axis for axis in axes if axis not in inner]
     thread = _bound(holder, outer, slices, inner, tile)
     s[made.sums].compute_at(holder, thread)
-    turn = _summed(s[made.sums], shape, tile)
+    iteration = _summed(s[made.sums], shape, tile)
     for tensor, factor, turned in zip(made.shared, shape.factors, shape.product.turned, strict=True):
-        s[tensor].compute_at(s[made.sums], turn)
+        s[tensor].compute_at(s[made.sums], iteration)
         _fetched(s[tensor], factor, turned, tile)
     return s.state
 
 
-def _staged(s: Schedule, k: int, shape: Shape, tile: Tile) -> Made:
+def _staged(s: Schedule, k: int, shape: ProductAxes, tile: BlockTile) -> Made:
     """Stage `k` with its slices, sums and shared tiles as stages of their own."""
     reader, result = elementwise_reader(s.state, k), s.state.stages[k].op.output()
     root = result if reader is None else s.state.stages[reader].op.output()
@@ -283,7 +283,7 @@ def _in_registers(s: Schedule, tensor: Tensor, is_root: bool) -> Tensor:
     return tensor
 
 
-def _blocks(root: StageHandle, shape: Shape, tile: Tile) -> tuple[Loop, Loop, Loop]:
+def _blocks(root: StageHandle, shape: ProductAxes, tile: BlockTile) -> tuple[Loop, Loop, Loop]:
     """The result in blocks: the loop over these, and those over rows and columns of one."""
     loops = list(root.leaf_iter_vars)
     of_rows, rows = root.split(loops[shape.rows], factor=tile.rows)
@@ -295,11 +295,11 @@ def _blocks(root: StageHandle, shape: Shape, tile: Tile) -> tuple[Loop, Loop, Lo
     return block, rows, columns
 
 
-def _added_up(root: StageHandle, total: StageHandle, rows: Loop, columns: Loop, tile: Tile) -> None:
+def _added_up(root: StageHandle, total: StageHandle, rows: Loop, columns: Loop, tile: BlockTile) -> None:
     """All threads of the block add up the sums of the slices, in vectors along the columns."""
     along, vector = root.split(columns, factor=PIECE)
-    turn, across = root.split(rows, factor=tile.threads // (tile.columns // PIECE))
-    root.reorder(turn, across, along, vector)
+    iteration, across = root.split(rows, factor=tile.threads // (tile.columns // PIECE))
+    root.reorder(iteration, across, along, vector)
     thread = root.fuse(across, along)
     root.bind(thread, "threadIdx.x")
     root.vectorize(vector)
@@ -311,7 +311,7 @@ def _added_up(root: StageHandle, total: StageHandle, rows: Loop, columns: Loop, 
 
 
 def _bound(
-    holder: StageHandle, outer: Sequence[Loop], slices: Loop | None, inner: tuple[Loop, Loop], tile: Tile
+    holder: StageHandle, outer: Sequence[Loop], slices: Loop | None, inner: tuple[Loop, Loop], tile: BlockTile
 ) -> Loop:
     """Pieces, slices and threads of a block of sums; the loop over threads."""
     cut = []
@@ -330,20 +330,22 @@ def _bound(
     return thread
 
 
-def _summed(sums: StageHandle, shape: Shape, tile: Tile) -> Loop:
+def _summed(sums: StageHandle, shape: ProductAxes, tile: BlockTile) -> Loop:
     """The loops of the sums of a thread; the one at which tiles are fetched."""
     space = len(sums.op.axis)
     loops = list(sums.leaf_iter_vars)
     if tile.slices > 1:
-        turn, step = loops[space:]
+        iteration, step = loops[space:]
     else:
-        turn, step = sums.split(loops[space:][shape.terms - space], factor=tile.steps)
-    sums.reorder(turn, step, *loops[:space])
-    return turn
+        iteration, step = sums.split(loops[space:][shape.terms - space], factor=tile.steps)
+    sums.reorder(iteration, step, *loops[:space])
+    return iteration
 
 
-def _fetched(copy: StageHandle, factor: Factor, turned: bool, tile: Tile) -> None:
-    """All threads of a block fetch a tile a turn ahead, in vectors where rows of the factor are multiples of them."""
+def _fetched(copy: StageHandle, factor: Factor, turned: bool, tile: BlockTile) -> None:
+    """All threads of a block fetch a tile an iteration ahead, in vectors where rows of the factor are multiples of
+    them.
+    """
     lanes = gcd(PIECE, copy.op.shape[-1])
     axes = list(copy.leaf_iter_vars)
     copy.double_buffer()
@@ -369,13 +371,13 @@ def _fetched(copy: StageHandle, factor: Factor, turned: bool, tile: Tile) -> Non
         _spread(copy, [*outer, axes[side], near], lanes, tile)
 
 
-def _spread(copy: StageHandle, axes: Sequence[Loop], lanes: int, tile: Tile) -> None:
+def _spread(copy: StageHandle, axes: Sequence[Loop], lanes: int, tile: BlockTile) -> None:
     """Neighbours in vectors of `lanes`, and these over the threads."""
     element, lane = copy.split(copy.fuse(*axes), factor=lanes)
     _in_threads(copy, element, tile)
     copy.vectorize(lane)
 
 
-def _in_threads(copy: StageHandle, loop: Loop, tile: Tile) -> None:
+def _in_threads(copy: StageHandle, loop: Loop, tile: BlockTile) -> None:
     _, thread = copy.split(loop, factor=tile.threads)
     copy.bind(thread, "threadIdx.x")

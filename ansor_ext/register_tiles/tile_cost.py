@@ -1,6 +1,6 @@
 """What a product costs in given tiles on a GPU, estimated from their numbers alone: which tiles are worth a sketch.
 
-    turn    = max(issue, shared, memory) + a quarter of the others + what nobody hides
+    iteration  = max(issue, shared, memory) + a quarter of the others + what nobody hides
     issue     multiply-adds, reads of operands and copies of the fullest of the four schedulers; more for few warps
     shared    wavefronts of shared memory: operands that are read, elements that are stored turned
     memory    tiles that are fetched
@@ -28,8 +28,9 @@ WORD, PAD = 4, 4
 MOST_SUMS = 64
 """Of a thread that turns squares: with 128 sums, products of 2,048 and 4,096 rows took 3 to 4 % longer so."""
 
-PER_TURN, PER_BLOCK, PER_KERNEL, PER_PARTS = 100, 2500, 3000, 3000
-"""Cycles: of the barrier of a turn, of the ends of a block, of a launch, of a second kernel that adds up parts."""
+PER_ITERATION, PER_BLOCK, PER_KERNEL, PER_PARTS = 100, 2500, 3000, 3000
+"""Cycles: of the barrier of an iteration, of the ends of a block, of a launch, of a second kernel that adds up parts.
+"""
 BYTES_PER_CYCLE = 24
 """That a multiprocessor gets of memory."""
 WARPS = 8
@@ -53,10 +54,10 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Tile:
+class BlockTile:
     """A block of `rows` x `columns` outputs, `sums` of them (rows, columns) for each thread.
 
-    `slices` groups of threads sum up `steps` terms each in a turn, and their sums are added up in shared memory;
+    `slices` groups of threads sum up `steps` terms each in an iteration, and their sums are added up in shared memory;
     `parts` blocks sum up a part of all terms each, and a second kernel adds these up.
     """
 
@@ -74,18 +75,18 @@ class Tile:
 
     @property
     def terms(self) -> int:
-        """Of a turn."""
+        """Of an iteration."""
         return self.steps * self.slices
 
 
-def shared_words(tile: Tile, product: Product) -> int:
+def shared_words(tile: BlockTile, product: Product) -> int:
     """Words of shared memory: two tiles of each operand, those that are turned padded, and the sums of slices."""
     sides = zip((tile.rows, tile.columns), product.turned, strict=True)
     row = sum([side + (PAD - side) % WARP if turned else side for side, turned in sides])
     return 2 * tile.terms * row + (tile.slices * tile.rows * tile.columns if tile.slices > 1 else 0)
 
 
-def resident(tile: Tile, product: Product) -> int:
+def resident(tile: BlockTile, product: Product) -> int:
     """Blocks that a multiprocessor has room for; 0 for none."""
     threads = ceil(tile.threads / WARP) * WARP
     registers = min(tile.sums[0] * tile.sums[1] + OTHER_REGISTERS, MOST_REGISTERS)
@@ -93,7 +94,7 @@ def resident(tile: Tile, product: Product) -> int:
     return min(found)
 
 
-def cycles(tile: Tile, product: Product) -> float:
+def cycles(tile: BlockTile, product: Product) -> float:
     """The estimate for all of `product`; infinite for a tile that no multiprocessor has room for."""
     room = resident(tile, product)
     if room == 0 or tile.threads > MOST_THREADS:
@@ -101,14 +102,14 @@ def cycles(tile: Tile, product: Product) -> float:
     of_rows, of_columns = ceil(product.rows / tile.rows), ceil(product.columns / tile.columns)
     here = ceil(product.count * of_rows * of_columns * tile.parts / NOMINAL_SMS)
     together = min(here, room)
-    turns = ceil(product.terms / tile.parts / tile.terms)
-    block = turns * _turn(tile, product, together) + _sums_of_slices(tile) * together + PER_BLOCK
+    iterations = ceil(product.terms / tile.parts / tile.terms)
+    block = iterations * _iteration(tile, product, together) + _sums_of_slices(tile) * together + PER_BLOCK
     parts = PER_PARTS + (tile.parts + 1) * product.rows * product.columns * WORD / (NOMINAL_SMS * BYTES_PER_CYCLE)
     return ceil(here / room) * block + PER_KERNEL + (parts if tile.parts > 1 else 0)
 
 
-def _turn(tile: Tile, product: Product, together: int) -> float:
-    """Cycles of a turn of the blocks that are `together` on a multiprocessor."""
+def _iteration(tile: BlockTile, product: Product, together: int) -> float:
+    """Cycles of an iteration of the blocks that are `together` on a multiprocessor."""
     warps = ceil(tile.threads / WARP) * together
     operands = tile.steps * sum(tile.sums) / PIECE
     issue = 1.04 * tile.steps * tile.sums[0] * tile.sums[1] + operands + 1.5 * (_copies(tile, product) + 14)
@@ -118,11 +119,11 @@ def _turn(tile: Tile, product: Product, together: int) -> float:
     memory = together * (tile.rows + tile.columns) * tile.terms * WORD / BYTES_PER_CYCLE
     waiting: float = max(1.0, WARPS / warps) ** 0.3
     found = issue * ceil(warps / SCHEDULERS) * waiting, shared, memory
-    return max(found) + (sum(found) - max(found)) / 4 + PER_TURN / sqrt(together)
+    return max(found) + (sum(found) - max(found)) / 4 + PER_ITERATION / sqrt(together)
 
 
-def _copies(tile: Tile, product: Product) -> float:
-    """Instructions of a thread that fetch and store the tiles of a turn."""
+def _copies(tile: BlockTile, product: Product) -> float:
+    """Instructions of a thread that fetch and store the tiles of an iteration."""
     found = zip((tile.rows, tile.columns), product.turned, product.lanes, strict=True)
     return sum(
         [
@@ -132,11 +133,11 @@ def _copies(tile: Tile, product: Product) -> float:
     )
 
 
-def in_squares(tile: Tile, lanes: int) -> bool:
+def in_squares(tile: BlockTile, lanes: int) -> bool:
     """Whether tiles are turned in squares of 4 x 4 in registers: not where there is no room beside the sums."""
     return lanes == PIECE and tile.sums[0] * tile.sums[1] <= MOST_SUMS
 
 
-def _sums_of_slices(tile: Tile) -> float:
+def _sums_of_slices(tile: BlockTile) -> float:
     """Cycles to store and read the sums of all slices."""
     return 4 * tile.slices * tile.rows * tile.columns / WARP if tile.slices > 1 else 0

@@ -191,7 +191,7 @@ class _LongRows:
             self._one_thread(k)
 
     def _one_thread(self, k: int) -> None:
-        """A loop of one turn, bound to threads: one of them stores."""
+        """A loop of one iteration, bound to threads: one of them stores."""
         self.state, unit = fuse(self.state, k, [])
         order = [*(it.uid for it in self.state.stages[k].iters if it is not unit), unit.uid]
         self.state = annotate(reorder(self.state, k, order), k, unit.uid, THREAD)
@@ -227,8 +227,8 @@ class _LongRows:
         if not self.cut.split:
             self._cache(key, self._cut_row(k, reduce, self._lanes(key)))
             return
-        state, (turn, thread) = split(self.state, k, reduce[0], [self.cut.threads])
-        self.state = annotate(annotate(state, k, turn.uid, "unroll"), k, thread.uid, THREAD)
+        state, (iteration, thread) = split(self.state, k, reduce[0], [self.cut.threads])
+        self.state = annotate(annotate(state, k, iteration.uid, "unroll"), k, thread.uid, THREAD)
 
     # ----------------------------------------------------------------------------------------------- copies
 

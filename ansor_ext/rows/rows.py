@@ -40,7 +40,7 @@ REGISTERS, OTHER_REGISTERS, WARPS_TOGETHER = 65536, 12, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RowPartition:
     """How a row is cut: `rows` rows a block, each for `threads` threads that take `lanes` elements at a time."""
 
     rows: int
@@ -48,7 +48,7 @@ class Shape:
     lanes: int
 
 
-def shapes(ctx: SketchContext, program: RowProgram) -> list[Shape]:
+def shapes(ctx: SketchContext, program: RowProgram) -> list[RowPartition]:
     """The ways to cut the rows of a program that are worth trying; none when a row is too long for registers.
 
     A block has `LEAST_THREADS` if it can, and several rows only while they are no more than `MANY_THREADS`: larger
@@ -58,7 +58,7 @@ def shapes(ctx: SketchContext, program: RowProgram) -> list[Shape]:
     rows_kept, hardware = max(program.together, 1), ctx.hardware
     counts = thread_counts(program.length, lanes, hardware.warp_size, hardware.max_threads_per_block, rows_kept)
     rows = [n for n in ROWS if n == 1 or _wasted(program, n) <= MOST_WASTE]
-    found = [Shape(n, t, lanes) for t in counts for n in rows if n == 1 or n * t <= MANY_THREADS]
+    found = [RowPartition(n, t, lanes) for t in counts for n in rows if n == 1 or n * t <= MANY_THREADS]
     return [x for x in found if x.rows * x.threads >= LEAST_THREADS] or found
 
 
@@ -103,7 +103,7 @@ def widest_lanes(ctx: SketchContext, program: RowProgram) -> int:
 # ------------------------------------------------------------------------------------------------- the loops
 
 
-def in_one_kernel(state: State, program: RowProgram, shape: Shape) -> State:
+def in_one_kernel(state: State, program: RowProgram, shape: RowPartition) -> State:
     """All stages of a row program in the loops of its output."""
     for k in program.inlined:
         state = apply(state, ComputeInline(k))
@@ -128,10 +128,10 @@ def in_one_kernel(state: State, program: RowProgram, shape: Shape) -> State:
     return state
 
 
-def _output_loops(state: State, program: RowProgram, k: int, shape: Shape) -> tuple[State, int]:
+def _output_loops(state: State, program: RowProgram, k: int, shape: RowPartition) -> tuple[State, int]:
     """The output's loops over blocks, rows and the row; and the loop in which the other stages are computed.
 
-    What has one value a row is stored by one thread of the row: a loop of one turn is bound to threads.
+    What has one value a row is stored by one thread of the row: a loop of one iteration is bound to threads.
     """
     stage = state.stages[k]
     along = bool(stage.op.reduce_axis) or stage.op.shape[program.lead :] == program.row
@@ -160,7 +160,7 @@ def _row_loops(state: State, k: int, space: list[int], rows: int) -> tuple[State
     return state, own.uid
 
 
-def _share_out(state: State, k: int, program: RowProgram, shape: Shape) -> State:
+def _share_out(state: State, k: int, program: RowProgram, shape: RowPartition) -> State:
     """The axes of stage k along the row as items, threads, and lanes: of a vector, or of an unrolled reduction."""
     axes = state.stages[k].op.axis
     first = len(axes) if state.stages[k].op.reduce_axis else program.lead

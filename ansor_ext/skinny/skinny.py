@@ -53,7 +53,7 @@ MOST_BLOCKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ReductionShape:
     """What a stage reduces: the numbers of its output axes that the largest input has (`along`) and has not (`rows`),
     and the elements that one access may read (`lanes`) along `axis`: of the reduction or, with `columns`, of the
     outputs."""
@@ -67,7 +67,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """Threads along outputs and reduction, outputs of a thread (times rows, times lanes), accesses of one turn."""
+    """Threads along outputs and reduction, outputs of a thread (times rows, times lanes), accesses of one iteration."""
 
     outputs: int
     threads: int
@@ -78,7 +78,7 @@ class Grain:
 # --------------------------------------------------------------------------------------------- which stages
 
 
-def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
+def shape_of(ctx: SketchContext, state: State, k: int) -> ReductionShape | None:
     """How stage `k` is reduced by this rule; None where the rule is not for it."""
     stage = state.stages[k]
     if stage.is_placeholder or not is_untouched(stage) or not stage.op.reduce_axis or not stage.op.axis:
@@ -93,7 +93,9 @@ def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
     return next((shape for shape in shapes if shape is not None), None)
 
 
-def _shape_by(ctx: SketchContext, state: State, k: int, reads: dict[int, list[Read]], largest: int) -> Shape | None:
+def _shape_by(
+    ctx: SketchContext, state: State, k: int, reads: dict[int, list[Read]], largest: int
+) -> ReductionShape | None:
     """How stage `k` is reduced when `largest` is the input to read once."""
     extents, space = _extents(state.stages[k]), len(state.stages[k].op.axis)
     used = _axes(reads[largest], extents)
@@ -107,7 +109,7 @@ def _shape_by(ctx: SketchContext, state: State, k: int, reads: dict[int, list[Re
     for columns, axis in ((False, inner), (True, along[-1])):
         if _runs_along(state, reads, axis, extents):
             most = gcd(min(widest, 1 << sums.bit_length() - 1) if columns else widest, extents[axis])
-            return Shape(along, rows, axis, _lanes(state, reads, axis, most), columns)
+            return ReductionShape(along, rows, axis, _lanes(state, reads, axis, most), columns)
     return None
 
 
@@ -170,11 +172,11 @@ def _lanes(state: State, reads: dict[int, list[Read]], axis: int, most: int) -> 
 # ------------------------------------------------------------------------------------------------- numbers
 
 
-def grains(state: State, k: int, shape: Shape) -> list[Grain]:
+def grains(state: State, k: int, shape: ReductionShape) -> list[Grain]:
     """What threads may compute of stage `k`: a dozen or so, each with its accesses in flight.
 
-    A thread has at most `MOST_SUMS` sums and reads at most `VECTORS_AT_ONCE` vectors of inputs in one turn.  Several
-    outputs a thread are for stages that leave every multiprocessor 128 threads.
+    A thread has at most `MOST_SUMS` sums and reads at most `VECTORS_AT_ONCE` vectors of inputs in one iteration.
+    Several outputs a thread are for stages that leave every multiprocessor 128 threads.
     """
     extents, space = _extents(state.stages[k]), len(state.stages[k].op.axis)
     rows, length = prod([extents[d] for d in shape.rows]), prod(extents[space:])
@@ -183,22 +185,24 @@ def grains(state: State, k: int, shape: Shape) -> list[Grain]:
         widest = -(-extents[shape.axis] // shape.lanes)
         fits = [(x, y) for x, y in COLUMN_THREADS if y < 2 * length and (x == 8 or x <= widest)]
         return [Grain(x, y, 1, _unrolled(-(-length // y), rows, 1)) for x, y in fits]
-    turns = length // shape.lanes
+    iterations = length // shape.lanes
     most = max(ITEMS) if len(shape.along) == 1 else 1
     return [
-        Grain(_outputs(threads, rows, points // items), threads, items, _unrolled(-(-turns // threads), rows, items))
-        for threads in _row_threads(points, turns)
+        Grain(
+            _outputs(threads, rows, points // items), threads, items, _unrolled(-(-iterations // threads), rows, items)
+        )
+        for threads in _row_threads(points, iterations)
         for items in ITEMS
         if items == 1 or _several(rows, points, threads, items, most)
     ]
 
 
-def _row_threads(points: int, turns: int) -> list[int]:
-    """Threads along a reduction of so many turns: few where it is short, more than 256 only where outputs are few."""
+def _row_threads(points: int, iterations: int) -> list[int]:
+    """Threads along a reduction of so many iterations: few where it is short, over 256 only for few outputs."""
     return [
         n
         for n in ROW_THREADS
-        if n < 2 * turns and (n > 8 or turns <= SHORT_ROW) and (n <= 256 or points * n <= 2 * FULL_THREADS)
+        if n < 2 * iterations and (n > 8 or iterations <= SHORT_ROW) and (n <= 256 or points * n <= 2 * FULL_THREADS)
     ]
 
 
@@ -214,17 +218,19 @@ def _outputs(threads: int, rows: int, points: int) -> int:
     return min(wanted, 1 << points.bit_length() - 1)
 
 
-def _unrolled(turns: int, rows: int, items: int) -> int:
-    """Accesses of each input in one turn: a divisor of the turns unless that is less than half of what is allowed."""
-    most = max(1, min(MOST_UNROLLED, VECTORS_AT_ONCE // (rows + items), turns))
-    best = max(d for d in range(1, most + 1) if turns % d == 0)
+def _unrolled(iterations: int, rows: int, items: int) -> int:
+    """Accesses of each input in one iteration: a divisor of the iterations unless that is less than half of what is
+    allowed.
+    """
+    most = max(1, min(MOST_UNROLLED, VECTORS_AT_ONCE // (rows + items), iterations))
+    best = max(d for d in range(1, most + 1) if iterations % d == 0)
     return best if 2 * best >= most else most
 
 
 # --------------------------------------------------------------------------------------------------- loops
 
 
-def spread(state: State, k: int, shape: Shape, grain: Grain) -> State:
+def spread(state: State, k: int, shape: ReductionShape, grain: Grain) -> State:
     """Stage `k`, and the element-wise stage that reads it, as one kernel bound to blocks and threads."""
     target = elementwise_reader(state, k)
     root = k if target is None else target
@@ -235,7 +241,7 @@ def spread(state: State, k: int, shape: Shape, grain: Grain) -> State:
     return _bind_reduction(state, k, shape, grain, outer, inner)
 
 
-def _bind_outputs(state: State, k: int, shape: Shape, grain: Grain) -> tuple[State, list[int], list[int]]:
+def _bind_outputs(state: State, k: int, shape: ReductionShape, grain: Grain) -> tuple[State, list[int], list[int]]:
     """The output loops of stage `k`: those bound to blocks and threads, and those that a thread runs through."""
     own = [state.stages[k].iters[d].uid for d in shape.along]
     rows = [state.stages[k].iters[d].uid for d in shape.rows]
@@ -254,7 +260,7 @@ def _bind_outputs(state: State, k: int, shape: Shape, grain: Grain) -> tuple[Sta
 
 
 def _bind_reduction(
-    state: State, k: int, shape: Shape, grain: Grain, outer: Sequence[int], inner: Sequence[int]
+    state: State, k: int, shape: ReductionShape, grain: Grain, outer: Sequence[int], inner: Sequence[int]
 ) -> State:
     """The reduction loops of stage `k` between its outer and inner output loops, inputs copied to registers."""
     loops = [it.uid for it in state.stages[k].iters if it.kind == REDUCE]
@@ -267,8 +273,8 @@ def _bind_reduction(
     if len(loops) > 1:
         state, fused = fuse(state, k, loops)
         whole = fused.uid
-    state, (_, turn, thread) = split(state, k, whole, [grain.unrolled, grain.threads])
-    state = annotate(state, k, turn.uid, "unroll")
+    state, (_, iteration, thread) = split(state, k, whole, [grain.unrolled, grain.threads])
+    state = annotate(state, k, iteration.uid, "unroll")
     state = annotate(state, k, thread.uid, THREAD_Y if shape.columns else THREAD)
     for uid in (*inner, *lanes):
         state = annotate(state, k, uid, "unroll")
@@ -276,7 +282,7 @@ def _bind_reduction(
 
 
 def _copy_inputs(state: State, k: int, axis: int, thread: Iter) -> State:
-    """The inputs that stage `k` itself reads along the axis, copied to registers in vectors for each turn of its
+    """The inputs that stage `k` itself reads along the axis, copied to registers in vectors for each iteration of its
     threads.  What it reads at places that are not affine may be anywhere, so that is not copied."""
     direct = [p for p in state.access.read_from[k] if state.stages[p].where != INLINED]
     found = {p: [read.forms for read in reads] for p, reads in _reads(state, k).items() if p in direct}

@@ -2,16 +2,16 @@
 
     busy    of a block, as a part of what the multiprocessor can do: the largest of
             instructions / rate of its tensor cores, fragments / bandwidth of shared memory, instructions to issue
-    alone   what the block takes by itself: instructions of the fullest scheduler, and of each step and turn the
+    alone   what the block takes by itself: instructions of the fullest scheduler, and of each step and iteration the
             latencies that no other warp hides
 
 A warp executes `mma.sync` at a rate of its own (`GPU.tensor`), which on Hopper is less than that of the chip.
 
 Groups of warps read B from shared memory once for four of them, at the chip's own rate (`GPU.groups`), and wait for
-their products once a turn.
+their products once an iteration.
 
 Floats in parts (`Element.parts`) are cut once a step, multiplied by three instructions in a row, whose sum is added.
-Groups of warps cut B together, in shared memory, and A before their products begin; sums are added once a turn.
+Groups of warps cut B together, in shared memory, and A before their products begin; sums are added once an iteration.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ LOAD_LATENCY = 29
 """Cycles of a load from shared memory (same source)."""
 MEMORY_LATENCY = 600
 """Cycles until a tile from memory, or L2 under load, is there (same source)."""
-TURN = 60
-"""Cycles of a turn that nothing of the block fills: waiting for its copies, a barrier, the first fragments."""
+ITERATION = 60
+"""Cycles of an iteration that nothing of the block fills: waiting for its copies, a barrier, the first fragments."""
 CUT_INSTRUCTIONS, CUT_CYCLES = 4, 6
 """That put a float of each lane into two parts, and of the unit of 16 lanes that does three of them."""
 SHARED_BYTES = 128
@@ -63,7 +63,7 @@ class Fragments:
 
     @property
     def registers(self) -> Any:
-        """Sums of groups of warps of floats in parts are kept twice: all, and those of a turn."""
+        """Sums of groups of warps of floats in parts are kept twice: all, and those of an iteration."""
         op, operand = self.storage.op, self.storage.operand
         return self.nbytes // (LANES * 4) * (op.element.parts if op.warps > 1 and operand == "d" else 1)
 
@@ -105,7 +105,7 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     warps = extent_of_tags(loops, ("threadIdx.y",))
     instructions = iterations([x for x in _around_instruction(sums.nest) if is_serial(x)])
     steps = instructions / (sums.elements / (op.m * op.n))
-    turns = steps / _inner_steps(sums.nest)
+    fetches = steps / _inner_steps(sums.nest)
     rate = (machine.tensor if op.warps == 1 else machine.groups) * 2 / op.element.nbytes / machine.schedulers
     cost = 2 * op.m * op.n * op.k * op.element.products / rate
     brought = sum([_brought(part, warps) for part in parts])
@@ -116,17 +116,17 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     cut = cut if op.element.parts > 1 else 0.0
     share = warps / machine.schedulers
     tensor = share * np.maximum(instructions * cost, steps * cut * CUT_CYCLES)
-    added = instructions / (1 if op.warps == 1 else steps / turns) * _added(op)
+    added = instructions / (1 if op.warps == 1 else steps / fetches) * _added(op)
     issue = share * (instructions * op.element.products + added + steps * (2 * loads + cut * CUT_INSTRUCTIONS))
     shared = warps * steps * brought / SHARED_BYTES
     busy = np.maximum(np.maximum(tensor, shared), issue)
     tiles = max([n.tiles for n in _shared(sums.nest)], default=0)
     first = steps * cut * CUT_CYCLES if op.warps > 1 else 0.0
     working = np.maximum(ceildiv(warps, machine.schedulers) * (instructions * cost + first), busy)
-    waits = steps if op.warps == 1 else turns
+    waits = steps if op.warps == 1 else fetches
     working = working + waits * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
-    late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0) if tiles else 0.0
-    return busy, working + turns * (TURN + late)
+    late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / fetches, 0) if tiles else 0.0
+    return busy, working + fetches * (ITERATION + late)
 
 
 def _brought(part: Fragments, warps: Any) -> Any:
@@ -159,7 +159,7 @@ def _around_instruction(nest: Nest) -> list[Loop]:
 
 
 def _inner_steps(nest: Nest) -> Any:
-    """Steps in a turn: the reduction loops inside those at which shared tiles are fetched."""
+    """Steps in an iteration: the reduction loops inside those at which shared tiles are fetched."""
     attached = {s.attach.iter for s in _shared(nest) if s.attach is not None}
     inside = [x for x in _around_instruction(nest) if x.stage == nest.k and x.reduce]
     last = max([k for k, x in enumerate(inside) if x.uid in attached], default=-1)

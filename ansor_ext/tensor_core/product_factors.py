@@ -43,7 +43,7 @@ def shared_copy(s: Schedule, factor: Factor, source: Tensor, sums: Tensor) -> Te
 
 def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int, row: int = 0) -> None:
     """All threads of a block fetch a tile of a factor, in vectors that its rows are multiples of; with `tiles` of them,
-    turns ahead.
+    iterations ahead.
 
     Rows that `ldmatrix` reads are swizzled; those of `row` bytes, if given, begin apart where they cannot be.
     """

@@ -1,8 +1,8 @@
 """Tiles of large products in `fp32x3` on tensor cores that are known to be good.
 
 Groups of warps multiply where the terms of a factor are neighbours in memory, single warps elsewhere.  A block has few
-columns: sums, and those of a turn that are added to them, share the registers of a thread.  Where rows do not begin at
-multiples of 16 bytes, words are fetched one by one, and more columns share what is fetched.
+columns: sums, and those of an iteration that are added to them, share the registers of a thread.  Where rows do not
+begin at multiples of 16 bytes, words are fetched one by one, and more columns share what is fetched.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ROWS, COLUMNS = 16, 8
 
 @dataclass(frozen=True)
 class WarpTile:
-    """Warps of rows and instructions of each, the same of columns, and instructions of a turn; `warps` that multiply
-    together, `tiles` in the pipeline.
+    """Warps of rows and instructions of each, the same of columns, and instructions of an iteration; `warps` that
+    multiply together, `tiles` in the pipeline.
 
     `speeds`, by cuBLAS's in float32 on an H200, where vectors are fetched (4096^3) and where words are (8205 x 5921 x
     2949).

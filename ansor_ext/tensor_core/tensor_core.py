@@ -3,7 +3,7 @@ tiles.
 
     for block                              blockIdx.x
       for warp                             threadIdx.y
-        for turn                           of the sum, and all its other axes
+        for iteration                      of the sum, and all its other axes
           A.shared, B.shared               fetched ahead, 16 bytes a thread where rows begin at multiples of them
           for step                         of the instruction
             a, b                           fragments, by ldmatrix or value by value
@@ -12,10 +12,10 @@ tiles.
         C                                  of the sums, and what follows element by element
 
 Rows, columns and terms are cut into tiles whatever their extents: what is fetched from beyond the edge is zero.  How
-many warps, instructions of a warp and terms of a turn there are is one decision (`space/decisions/warp_tiles.py`); the
-number of tiles in the pipeline makes sketches of their own.  Shared tiles are swizzled where `ldmatrix` reads them;
-others, of words whose terms are not neighbours, have rows that begin 8 banks further each, so that the four terms and
-eight columns which a warp reads at a time are in 32 banks.
+many warps, instructions of a warp and terms of an iteration there are is one decision
+(`space/decisions/warp_tiles.py`); the number of tiles in the pipeline makes sketches of their own.  Shared tiles are
+swizzled where `ldmatrix` reads them; others, of words whose terms are not neighbours, have rows that begin 8 banks
+further each, so that the four terms and eight columns which a warp reads at a time are in 32 banks.
 
 Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
 name the tile that tensor cores read (`ansor_ext/tensor_core/warpgroup.py`).
@@ -27,7 +27,8 @@ The rows of a product are one axis of the computation, such as the columns of an
 them are one tile, whose block would read all filters for 14 points.  So there are sketches whose warps compute several
 such lines, a number of the sketch: of rows of an image, or, where these fill their tiles better, of images of a batch.
 And there are sketches in which the pixels of all images are one axis of the product (`te_lite` joins axes), so that
-every tile is full: a pixel is fetched at quotients and remainders of its number, which do not change from turn to turn.
+every tile is full: a pixel is fetched at quotients and remainders of its number, which do not change from iteration to
+iteration.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ LINES, SHORT = (2, 4, 8), 64
 """Lines of a warp, where they are no longer than `SHORT`."""
 TILES, GROUP_TILES = (2, 3, 4), (3, 4, 5)
 """Tiles in the pipeline, of which one is in use and the others are on their way; of groups of warps, whose products
-wait for a tile that is the next one, and go on over turns with four and more."""
+wait for a tile that is the next one, and go on over iterations with four and more."""
 
 BLOCK = 64
 """Rows and columns of a block that is worth having, of which split sums make more."""
@@ -160,8 +161,8 @@ def _products(ctx: SketchContext, state: State, kind: Kind) -> list[int]:
 def _roles(ctx: SketchContext, state: State, k: int, kind: Kind) -> Roles | None:
     """The roles in sketches of a kind; None where there are none.
 
-    Of several lines at a time each fills its tiles.  The turns of groups of warps are of one length: parts of split
-    sums must be whole turns.
+    Of several lines at a time each fills its tiles.  The iterations of groups of warps are of one length: parts of
+    split sums must be whole iterations.
     """
     run = joinable(state, k) if kind.joined else None
     if kind.joined and run is None:
@@ -189,10 +190,10 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -
     made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), kind) for key in keys]
     for product in made:
         warp, sources = _stored(s, product, kind.lines)
-        turn, step = _multiplied(s, product)
+        iteration, step = _multiplied(s, product)
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
-            s[tile].compute_at(s[product.sums], turn)
+            s[tile].compute_at(s[product.sums], iteration)
             fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
         for k, part in enumerate(product.parts):
             s[part].compute_at(s[product.sums], step)
@@ -264,10 +265,10 @@ def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:
     tile_i, i = split_loop(s, sums, loops[roles.m], (op.m,))
     tile_j, j = split_loop(s, sums, loops[roles.n], (op.n,))
     steps, k = split_loop(s, sums, loops[roles.k], (op.k,))
-    turn, step = split_loop(s, sums, steps, (None,))
+    iteration, step = split_loop(s, sums, steps, (None,))
     kept, summed = [x for x in outer if x in loops[:space]], [x for x in outer if x in loops[space:]]
-    sums.reorder(*summed, turn, step, *kept, tile_i, tile_j, i, j, k)
+    sums.reorder(*summed, iteration, step, *kept, tile_i, tile_j, i, j, k)
     sums.tensorize(i)
     if (roles.m, roles.n) != (space - 2, space - 1):
         sums.storage_order(*[d for d in range(space) if d not in (roles.m, roles.n)], roles.m, roles.n)
-    return turn, step
+    return iteration, step

@@ -1,4 +1,5 @@
-"""Products of groups of warps of floats in two parts: a tile is cut where it lies, sums of a turn are added in float32.
+"""Products of groups of warps of floats in two parts: a tile is cut where it lies, sums of an iteration are added in
+float32.
 
     load a of all steps; d += a * tile of B       becomes       cut the tile of B: big parts stay, small ones beside it
                                                                 load a of all steps
@@ -7,7 +8,7 @@
                                                                 d += t           in float32
 
 Tensor cores cut off what does not fit their sums, always towards zero, so sums of all terms would drift
-(`te_lite/loops/mma_meaning.py`).  Those of a turn, `t`, are of 32 terms, and take as many registers as `d`.
+(`te_lite/loops/mma_meaning.py`).  Those of an iteration, `t`, are of 32 terms, and take as many registers as `d`.
 
 4096^3 by hand on an H100, microseconds (cuBLAS in float32 2,665, one product in TF32 432; errors are 0.21 and 0.19 of
 cuBLAS's, in the Frobenius norm and by the largest |error| / sum |a||b|):
@@ -37,19 +38,19 @@ from te_lite.tensor_core.mma import GROUP_ROW_BYTES
 
 
 def in_parts(loads: Stmt, product: WarpMultiply) -> Stmt:
-    """The product of a turn, widened (`warpgroup.py`), behind the `loads` of its A."""
+    """The product of an iteration, widened (`warpgroup.py`), behind the `loads` of its A."""
     op, sums, tile = product.op, product.d.buffer, product.b
     count, zero = op.n * GROUP_ROW_BYTES // op.element.nbytes, as_expr(0)
     rest = Buffer(f"{tile.buffer.name}_rest", tile.buffer.dtype, (count,), "shared")
-    turn = Buffer(f"{sums.name}_turn", sums.dtype, (sums.size,), sums.scope)
-    of_turn = WarpMultiply(op, BufferLoad(turn, zero), product.a, tile, rest=BufferLoad(rest, zero))
+    iteration = Buffer(f"{sums.name}_turn", sums.dtype, (sums.size,), sums.scope)
+    of_iteration = WarpMultiply(op, BufferLoad(iteration, zero), product.a, tile, rest=BufferLoad(rest, zero))
     cut = Cut(op, tile, BufferLoad(rest, zero), count)
-    return allocated([rest, turn], seq(cut, loads, Barrier(), of_turn, _added(sums, turn)))
+    return allocated([rest, iteration], seq(cut, loads, Barrier(), of_iteration, _added(sums, iteration)))
 
 
-def _added(sums: Buffer, turn: Buffer) -> Stmt:
+def _added(sums: Buffer, iteration: Buffer) -> Stmt:
     k = Var("k")
-    total = binary("+", BufferLoad(sums, k), BufferLoad(turn, k))
+    total = binary("+", BufferLoad(sums, k), BufferLoad(iteration, k))
     return For(k, sums.size, ForKind.UNROLLED, Store(sums, k, total))
 
 
@@ -68,8 +69,9 @@ def require_alone(body: Stmt) -> None:
 
 
 def _fetched_anew(body: Stmt, cut: Cut) -> bool:
-    """Whether the innermost loop around a cut fetches the tile, or cuts another one each turn, and the loops around
-    that do all of its fetching."""
+    """Whether the innermost loop around a cut fetches the tile, or cuts another one each iteration, and the loops
+    around that do all of its fetching.
+    """
     tile = cut.tile.buffer
     *outer, inner = _loops_around(body, cut) or (None,)
     if inner is None:

@@ -32,7 +32,7 @@ from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, walk
 from te_lite.loops.instructions import QuadStore, WarpMultiply
-from te_lite.loops.perfect_nest import IN_TURN
+from te_lite.loops.perfect_nest import SEQUENTIAL
 from te_lite.loops.stmt import (
     Buffer,
     For,
@@ -119,7 +119,7 @@ class _Quads:
         """`whole`: all threads of a warp come to the statement; otherwise whole fours of them do."""
         if isinstance(s, If):
             return replace(s, then=self.rewritten(s.then, whole and self._still(s.cond))) if self._alike(s.cond) else s
-        made = self._exchanged(s, whole) if isinstance(s, For) and s.kind in IN_TURN else None
+        made = self._exchanged(s, whole) if isinstance(s, For) and s.kind in SEQUENTIAL else None
         return with_bodies(s, tuple([self.rewritten(b, whole) for b in bodies(s)])) if made is None else made
 
     def _exchanged(self, s: For, whole: bool) -> Stmt | None:
@@ -151,7 +151,7 @@ class _Quads:
         """Whether loops are of one thread, and conditions the same for all that four lanes store together."""
         conds = [x.cond for x in between if isinstance(x, If)]
         alike = all(self._alike(c) and not {s.var, vector.var} & free_vars(c) for c in conds)
-        return alike and all(x.kind in IN_TURN for x in between if isinstance(x, For))
+        return alike and all(x.kind in SEQUENTIAL for x in between if isinstance(x, For))
 
     def _to(self, s: For, vector: For, store: Store) -> Expr | None:
         """Where the first lane of a group stores its first element, if the lanes store neighbours, the loop runs over

@@ -1,11 +1,11 @@
-"""How much of a product on tensor cores a block, a warp and a turn compute: the tables of its lengths.
+"""How much of a product on tensor cores a block, a warp and an iteration compute: the tables of its lengths.
 
     rows     [blocks, warps, instructions of a warp] x 16            two lengths
     columns  [blocks, warps, instructions of a warp] x 8             two lengths
-    terms    [turns, instructions of a turn] x 8, 16 or 32           one length
+    terms    [iterations, instructions of an iteration] x 8, 16 or 32  one length
 
 All lengths are powers of two, whatever the extents, and columns of groups of warps three quarters of them, too, of
-which blocks may fill a machine better: tiles run over the edge (`te_lite/bounds/overrun.py`), except for turns of
+which blocks may fill a machine better: tiles run over the edge (`te_lite/bounds/overrun.py`), except for iterations of
 a part of split sums, behind whose end is the next part.  They limit each
 other by the registers of a thread, those of a multiprocessor, and shared memory, so they are decided together.  Every
 thread of a block has the same share of vectors to fetch.
@@ -39,7 +39,7 @@ ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)
 GROUP_ROW_TILES, GROUP_COLUMN_TILES = (1, 2), (4, 6, 8, 12, 16, 24, 32)
 """Of warps in groups, which all have the same columns."""
 TERM_BYTES = (32, 64, 128, 256)
-"""Of the terms of one turn, in a row of a tile."""
+"""Of the terms of one iteration, in a row of a tile."""
 OTHER_REGISTERS = 40
 """Of a thread, for addresses and counters."""
 MOST_REGISTERS = 255
@@ -52,7 +52,7 @@ class Product:
     """Stage `stage` sums up in fragments of `op`; the first of `shared` is how the tiles of A are shared, then B.
 
     `splits` are the positions of the splits of rows, columns and terms, whose extents, in instructions, are `extents`;
-    `whole`: turns must divide the terms.  A warp has `beside` times as many rows, and columns, as the lengths say.
+    `whole`: iterations must divide the terms.  A warp has `beside` times as many rows, and columns, as the lengths say.
     """
 
     stage: int
@@ -149,7 +149,7 @@ def grids(sketch: State, hardware: HardwareParams) -> list[Grid]:
 
 @lru_cache(maxsize=512)
 def table(product: Product, hardware: HardwareParams) -> PointTable:
-    """All lengths of a product: warps and instructions of rows, of columns, and instructions of a turn.
+    """All lengths of a product: warps and instructions of rows, of columns, and instructions of an iteration.
 
     Of a machine that has room for none of them the least ones, which limits refuse.
     """
@@ -163,7 +163,7 @@ def _least(product: Product) -> tuple[int, int, int, int, int]:
 
 
 def _steps(product: Product) -> list[int]:
-    """The instructions of a turn."""
+    """The instructions of an iteration."""
     most, element = product.extents[2], product.op.element.nbytes
     lengths = TERM_BYTES if product.op.warps == 1 else (GROUP_ROW_BYTES,)
     found = [nbytes // (product.op.k * element) for nbytes in lengths]
@@ -189,7 +189,7 @@ def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, i
 
 
 def _choices(product: Product) -> Iterator[tuple[tuple[int, int], tuple[int, int], int]]:
-    """Warps, instructions of a warp, and instructions of a turn, whether there is room for them or not."""
+    """Warps, instructions of a warp, and instructions of an iteration, whether there is room for them or not."""
     warps = [n for n in (1, 2, 4, 8) if n <= MOST_WARPS]
     if product.op.warps == 1:
         return pairs_of(pairs_of(warps, warps), pairs_of(ROW_TILES, COLUMN_TILES), _steps(product))
@@ -198,13 +198,16 @@ def _choices(product: Product) -> Iterator[tuple[tuple[int, int], tuple[int, int
 
 
 def _cut(op: Mma) -> int:
-    """The parts of B in shared memory, and sets of sums, those of a turn beside all, that groups of warps need: 2 for
-    floats in parts, else 1."""
+    """The parts of B in shared memory, and sets of sums, those of an iteration beside all, that groups of warps need: 2
+    for floats in parts, else 1.
+    """
     return op.element.parts if op.warps > 1 else 1
 
 
 def _factors(op: Mma, rows: int, columns: int, steps: int) -> int:
-    """Registers of a thread for fragments: of a step; of groups of warps, which only load A, of all steps of a turn."""
+    """Registers of a thread for fragments: of a step; of groups of warps, which only load A, of all steps of an
+    iteration.
+    """
     if op.warps > 1:
         return op.element.parts * rows * op.registers("a") * steps
     return op.element.parts * (rows * op.registers("a") + columns * op.registers("b"))

@@ -9,12 +9,12 @@ each column, swizzled (`te_lite/tensor_core/swizzle.py`), the first at a multipl
 descriptors know; a program of any other is refused, and so is one whose warps do not all read the same B.  A is read
 from there, too, where each warp of a group has the 16 rows behind those of the last one, and these lie in such a layout
 or, of halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.  Floats in
-parts are cut first, and their sums of a turn added to others (`parts_of_tiles.py`).
+parts are cut first, and their sums of an iteration added to others (`parts_of_tiles.py`).
 
-With four tiles and more of both factors a product goes on over the barrier of the next turn (`_going_on`): that turn
-begins its own, waits for the last one, and fetches into the tile of the product before that, which all warps waited for
-before the barrier; so a tile less is ahead.  Elsewhere a kernel waits for its products before the barrier.  Where that
-fetches a tile that is not the next one, it does so while the products of LEAST_WAITED columns and more go on
+With four tiles and more of both factors a product goes on over the barrier of the next iteration (`_going_on`): that
+turn begins its own, waits for the last one, and fetches into the tile of the product before that, which all warps
+waited for before the barrier; so a tile less is ahead.  Elsewhere a kernel waits for its products before the barrier.
+Where that fetches a tile that is not the next one, it does so while the products of LEAST_WAITED columns and more go on
 (`_fetched_behind`): the instructions that fetch take as long as such products.  On an H200, microseconds, with A from
 registers and the fetch first; with the fetch behind; with A from shared memory, too; cuBLAS:
 
@@ -41,7 +41,7 @@ from te_lite.expr.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binar
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, transform
 from te_lite.loops.instructions import WarpLoad, WarpMultiply
-from te_lite.loops.perfect_nest import IN_TURN, perfect_nest
+from te_lite.loops.perfect_nest import SEQUENTIAL, perfect_nest
 from te_lite.loops.stmt import (
     Barrier,
     Buffer,
@@ -125,11 +125,13 @@ def _rewritten(s: Stmt, nest: KernelNest, threads: set[Var], ranges: Simplifier)
 
 
 def _going_on(s: Stmt, ranges: Simplifier) -> Stmt:
-    """A body whose turns, with four tiles or more and both factors in them, begin a product while the last one goes on.
+    """A body whose iterations, with four tiles or more and both factors in them, begin a product while the last one
+    goes on.
 
-    What a turn would fetch is fetched by the next one.  With S tiles, turn t fetches tile t + S - 2 into the place of
-    tile t - 2: all warps have waited for the product of that in turn t - 1, before the barrier of turn t.  Turn 0
-    closes an empty group of copies, so at the barrier of turn t all groups but the last S - 3 must be complete.
+    What an iteration would fetch is fetched by the next one.  With S tiles, turn t fetches tile t + S - 2 into the
+    place of tile t - 2: all warps have waited for the product of that in turn t - 1, before the barrier of turn t.
+    Iteration 0 closes an empty group of copies, so at the barrier of iteration t all groups but the last S - 3 must be
+    complete.
     """
     match s:
         case For(body=Seq(stmts=(Barrier(publishes=True) as barrier, If() as fetch, WarpMultiply() as product))) if (
@@ -144,7 +146,7 @@ def _going_on(s: Stmt, ranges: Simplifier) -> Stmt:
 
 
 def _fetched_behind(s: Stmt) -> Stmt:
-    """A body whose turns with three tiles or more fetch the next one behind a product of many columns."""
+    """A body whose iterations with three tiles or more fetch the next one behind a product of many columns."""
     match s:
         case Seq(stmts=(Barrier(publishes=True) as barrier, If() as fetch, *work)) if barrier.left and is_fetch(fetch):
             held: list[Buffer] = []
@@ -156,7 +158,7 @@ def _fetched_behind(s: Stmt) -> Stmt:
 
 
 def _before_fetch(parts: list[Stmt]) -> int:
-    """How many statements of a turn stand before a fetch that goes behind its product; 0 where it comes first."""
+    """How many statements of an iteration stand before a fetch that goes behind its product; 0 where it comes first."""
     match parts:
         case [*loads, WarpMultiply(op=op)] if op.n >= LEAST_WAITED:
             return len(loads) + 1
@@ -190,8 +192,10 @@ class _Steps:
         a, b = self.product.a.buffer, self.product.b.buffer
         count = points(self.steps)
         alone = all(stored_in(s) in ({a}, {b}) for s in self.loads)
-        in_turn = all(x.kind in IN_TURN for x in (*self.steps, *self.loops))
-        self._require(alone and in_turn, "a step must load the fragments of both factors, multiply, and nothing else")
+        is_sequential = all(x.kind in SEQUENTIAL for x in (*self.steps, *self.loops))
+        self._require(
+            alone and is_sequential, "a step must load the fragments of both factors, multiply, and nothing else"
+        )
         fits = {a, b} == set(self.held) and count * self.op.k * self.op.element.nbytes == GROUP_ROW_BYTES
         self._require(
             fits, f"the steps of a turn must cover {GROUP_ROW_BYTES} bytes of terms, with fragments of their own"

@@ -1,9 +1,9 @@
-"""`wgmma` as functions of CUDA C++ around inline PTX, for products of a turn (`warpgroup.py`).
+"""`wgmma` as functions of CUDA C++ around inline PTX, for products of an iteration (`warpgroup.py`).
 
-A record is widened there to what a warp computes in a turn: m = 16 rows x its tiles, n columns, k = the terms of all
-steps.  One function begins it, another one waits.  Descriptor, order and fences: PTX ISA, "Asynchronous warpgroup level
-matrix instructions"; rows of 128 bytes, swizzled, 1024 bytes from one group of 8 rows to the next; a step is 32 bytes
-further, which are swizzled afterwards.
+A record is widened there to what a warp computes in an iteration: m = 16 rows x its tiles, n columns, k = the terms of
+all steps.  One function begins it, another one waits.  Descriptor, order and fences: PTX ISA, "Asynchronous warpgroup
+level matrix instructions"; rows of 128 bytes, swizzled, 1024 bytes from one group of 8 rows to the next; a step is 32
+bytes further, which are swizzled afterwards.
 
 Of floats in parts all steps are multiplied three times, smallest products first, into sums that begin at zero; the
 tile of B has become two (`parts_text.py`).

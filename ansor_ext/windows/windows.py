@@ -39,14 +39,14 @@ FAR = 2
 
 
 @dataclass(frozen=True)
-class Tile:
+class WindowTile:
     """So many outputs of each of so many lines."""
 
     lines: int
     outputs: int
 
 
-def tiles(state: State, k: int, lanes: int) -> list[Tile]:
+def tiles(state: State, k: int, lanes: int) -> list[WindowTile]:
     """The best tiles of several lines by an estimate, then that of one; none where stage `k` is no such window."""
     op = state.stages[k].op
     if len(op.axis) < 2 or not op.reduce_axis or not has_fixed_axes(state, k):
@@ -58,7 +58,7 @@ def tiles(state: State, k: int, lanes: int) -> list[Tile]:
         return []
     lines, line = extents[last - 2] if last > 1 else 1, extents[last - 1]
     found = [
-        Tile(n, r)
+        WindowTile(n, r)
         for n in range(1, min(lines, MOST_OUTPUTS) + 1)
         for r in range(1, min(line, MOST_OUTPUTS // n) + 1)
         if n * r > 1
@@ -68,16 +68,16 @@ def tiles(state: State, k: int, lanes: int) -> list[Tile]:
     return [*several[:SEVERAL], *one[:1]]
 
 
-def _time(tile: Tile, reads: Sequence[Read], extents: Sequence[int], lane: int) -> tuple[float, int]:
+def _time(tile: WindowTile, reads: Sequence[Read], extents: Sequence[int], lane: int) -> tuple[float, int]:
     """Loads and sums for each output, and of tiles of equal times the one with the most outputs."""
     lines, line = extents[lane - 2] if lane > 1 else 1, extents[lane - 1]
     covered = -(-lines // tile.lines) * tile.lines / lines * (-(-line // tile.outputs) * tile.outputs / line)
     loads = _loads(tile, reads, extents, lane) / (tile.lines * tile.outputs)
-    far = _loads(Tile(tile.lines, line), reads, extents, lane) / (tile.lines * line)
+    far = _loads(WindowTile(tile.lines, line), reads, extents, lane) / (tile.lines * line)
     return round(covered * (prod(extents[lane + 1 :]) + loads + FAR * far), 1), -tile.lines * tile.outputs
 
 
-def _loads(tile: Tile, reads: Sequence[Read], extents: Sequence[int], lane: int) -> int:
+def _loads(tile: WindowTile, reads: Sequence[Read], extents: Sequence[int], lane: int) -> int:
     """How many vectors the outputs of a tile read."""
     space = [1] * (lane + 1)
     space[max(lane - 2, 0)] = tile.lines

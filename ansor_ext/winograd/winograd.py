@@ -57,7 +57,7 @@ class Stages:
 
 
 @dataclass(frozen=True)
-class Tile:
+class WinogradTile:
     """`rows` along axis `axis` of the product times `columns` of filters, in parts of `depths` depths."""
 
     axis: int
@@ -99,7 +99,7 @@ def stages_of(state: State, lanes: int) -> Stages | None:
     return Stages(padding, data, weight, product, back, conv, output, gathered)
 
 
-def tiles_of(state: State, found: Stages, hardware: HardwareParams) -> list[Tile]:
+def tiles_of(state: State, found: Stages, hardware: HardwareParams) -> list[WinogradTile]:
     """The best tiles of the product, fastest first by an estimate: rows along a line of tiles, or along the depth."""
     op = state.stages[found.product].op
     size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
@@ -107,7 +107,7 @@ def tiles_of(state: State, found: Stages, hardware: HardwareParams) -> list[Tile
     m, width = state.stages[found.back[-1]].op.shape[0], state.stages[found.conv].op.shape[-2]
     along = {len(op.shape) - 2: -(-width // m)} | ({3: depths} if depths > 1 else {})
     costs = {
-        Tile(axis, rows, columns, depths): (cost, -sums)
+        WinogradTile(axis, rows, columns, depths): (cost, -sums)
         for axis, extent in along.items()
         for (rows, columns), (cost, sums) in tile_costs(extent, op.shape[-1], size, unit).items()
     }
@@ -132,7 +132,7 @@ def _depths(state: State, found: Stages, cores: int) -> int:
 class _Loops:
     """The steps that bring a convolution together."""
 
-    def __init__(self, state: State, found: Stages, tile: Tile, lanes: int) -> None:
+    def __init__(self, state: State, found: Stages, tile: WinogradTile, lanes: int) -> None:
         self.schedule, self.tile, self.lanes = Schedule(state), tile, lanes
         handles = self.schedule.stages
         self.padding, self.product, self.output = [handles[k] for k in (found.padding, found.product, found.output)]

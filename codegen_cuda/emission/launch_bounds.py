@@ -52,7 +52,7 @@ def live_words(body: Stmt) -> int:
 
 
 def _phases(s: Stmt) -> Iterator[Stmt]:
-    """The statements that follow each other, allocations and loops of one turn taken away."""
+    """The statements that follow each other, allocations and loops of one iteration taken away."""
     match s:
         case Alloc(body=body):
             yield from _phases(body)

@@ -94,8 +94,8 @@ class KernelUsage:
     """One kernel: launch shape, bytes of shared memory (block) and of local arrays (thread), the longest vectorized
     loop in bytes, statements after unrolling, and an estimate of the registers of a thread.
 
-    `registers` is 20 for indices and operands plus the local arrays that unrolling turns into registers, at most 255
-    and at most what the threads of a block can share; ptxas stays within a factor of two of it on most kernels, and
+    `registers` is 20 for indices and operands plus the local arrays that unrolling iterations into registers, at most
+    255 and at most what the threads of a block can share; ptxas stays within a factor of two of it on most kernels, and
     uses more where it keeps many loads in flight.
     """
 

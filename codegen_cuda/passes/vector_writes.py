@@ -6,7 +6,7 @@ A compiler does not know that an index is a multiple of four, and writes the ele
 along them goes inside: each iteration writes a place of its own, and none reads what others write.
 
 Where a nest has several such stores, some of them behind conditions (tiles of which the last ones are cut), vectors are
-written one behind the other in the turns of a loop that is as much shorter:
+written one behind the other in the iterations of a loop that is as much shorter:
 
     for v: C[v] = acc[v]; if (32 * b + v < 90) C[v + 64] = acc[v + 4]
     for v / 2: C[v .. v + 2] = ..; if (32 * b + v < 90) C[v + 64 .. v + 66] = ..        v: 0, 2, ..
@@ -28,7 +28,7 @@ from dataclasses import replace
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Compare, Const, Expr, Logical, Var, as_expr, binary, compare
 from te_lite.expr.visit import free_vars, substitute, walk
-from te_lite.loops.perfect_nest import IN_TURN, nested, perfect_nest
+from te_lite.loops.perfect_nest import SEQUENTIAL, nested, perfect_nest
 from te_lite.loops.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, seq, with_bodies
 
 from ..program.cuda_program import VECTOR_BYTES
@@ -41,7 +41,7 @@ APART = """static __device__ __forceinline__ float apart(float x) {
 
 def with_vector_writes(s: Stmt) -> Stmt:
     """A kernel whose stores of registers to global memory are vectors where they can be."""
-    loops, inner = perfect_nest(s, lambda loop: loop.kind in IN_TURN)
+    loops, inner = perfect_nest(s, lambda loop: loop.kind in SEQUENTIAL)
     lane = _lane(loops, inner) if isinstance(inner, Store) else None
     if lane is None and isinstance(inner, Seq | If) and (together := _together(loops, inner)) is not None:
         return together
@@ -64,7 +64,7 @@ def _whole_vectors(s: Stmt) -> Stmt | None:
 
 
 def _lane(loops: Sequence[For], s: Store) -> For | None:
-    """The loop along neighbours in memory, whose turns are whole vectors that start at multiples of their size."""
+    """The loop along neighbours in memory, whose iterations are whole vectors that start at multiples of their size."""
     if not loops or s.buffer.storage != "global":
         return None
     if not _moves_registers(s):
@@ -94,8 +94,8 @@ def _together(loops: Sequence[For], inner: Seq | If) -> Stmt | None:
     for width in _widths(stores[0]):
         for lane in reversed(loops):
             if lane.extent % width == 0 and _in_vectors(inner, lane.var, width):
-                turns = replace(lane, extent=lane.extent // width)
-                return nested([turns if x is lane else x for x in loops], _vectors(inner, lane.var, width))
+                iterations = replace(lane, extent=lane.extent // width)
+                return nested([iterations if x is lane else x for x in loops], _vectors(inner, lane.var, width))
     return None
 
 
@@ -109,7 +109,7 @@ def _stores(s: Stmt) -> list[Store] | None:
             return [s] if _moves_registers(s) else None
         case If(cond=cond) if any(isinstance(e, BufferLoad) for e in walk(cond)):
             return None
-        case For(kind=kind) if kind not in IN_TURN:
+        case For(kind=kind) if kind not in SEQUENTIAL:
             return None
         case Seq() | If() | For():
             found = [_stores(b) for b in bodies(s)]
@@ -136,7 +136,7 @@ def _alike(cond: Expr, lane: Var, width: int) -> bool:
 
 
 def _vectors(s: Stmt, lane: Var, width: int) -> Stmt:
-    """A statement in a turn of a loop over vectors, which are loops of their own around the stores."""
+    """A statement in an iteration of a loop over vectors, which are loops of their own around the stores."""
     first = binary("*", lane, width)
     if isinstance(s, Store):
         within = Var(lane.name, lane.dtype)

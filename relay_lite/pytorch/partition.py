@@ -35,7 +35,7 @@ from .in_turn import draw_in_turn
 from .memory_order import as_they_lie, is_dense, order_of
 from .network import unsaid
 from .options import Options
-from .program import Program, Weight
+from .program import TorchProgram, Weight
 from .variants import Made, NotCompiled, program_of
 from .verdict import Built, against_defaults, last_of, sentence
 
@@ -265,8 +265,8 @@ def _replace(
     orders = [order_of(v) for v in taken], [order_of(v) for v in expected]
     imported = import_graph(_read(part.graph, {name: weight.array for name, weight in bound.items()}))
 
-    def make(library: NetworkLibrary) -> Program:
-        return Program(library, device, *orders, list(bound.values()))
+    def make(library: NetworkLibrary) -> TorchProgram:
+        return TorchProgram(library, device, *orders, list(bound.values()))
 
     graph = as_they_lie(imported, *orders)
     try:
@@ -284,7 +284,7 @@ def _replace(
 class Compiled(torch.nn.Module):
     """A program in place of a part of a graph, which gives tensors with the strides that the graph has seen."""
 
-    def __init__(self, program: Program, expected: Sequence[Any], single: bool) -> None:
+    def __init__(self, program: TorchProgram, expected: Sequence[Any], single: bool) -> None:
         super().__init__()
         self.program, self.single = program, single
         laid = [None if is_dense(v) else (tuple(v.shape), tuple(v.stride())) for v in expected]

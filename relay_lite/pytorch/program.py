@@ -48,7 +48,7 @@ class Weight:
     array: Array
 
 
-class Program:
+class TorchProgram:
     """The network on a device of torch; calls take the inputs in order and give all outputs, one call at a time.
 
     `inputs` and `outputs` say in which order of axes the network takes and gives tensors (`memory_order.py`), without

@@ -34,14 +34,14 @@ from ..transform.alter_op_layout import WINOGRAD
 from .faster import call_seconds
 from .network import compiled, compiled_each, log_of, measure, prepared
 from .options import Options
-from .program import Program
+from .program import TorchProgram
 
 MOST_CONVOLUTIONS = 6
 """In larger graphs, whose convolutions share the cost of moving images, channels come last."""
 FEW_OPERATIONS = 4
 """Operations for each byte of its images, up to which a convolution takes as long as those do: GPUs have time for more
 than ten.  With channels last each image is read and written once more, which is three times the bytes."""
-Make = Callable[[NetworkLibrary], Program]
+Make = Callable[[NetworkLibrary], TorchProgram]
 logger = logging.getLogger("ansor.torch")
 
 
@@ -69,7 +69,7 @@ class Variant:
 class Made:
     """A program, whether it has records and some were measured right before, the seconds that compiling took."""
 
-    program: Program
+    program: TorchProgram
     searched: bool = False
     seconds: float = 0.0
 
@@ -155,12 +155,12 @@ def _fastest(
     options: Options,
     make: Make,
     inputs: Callable[[], Sequence[Any]],
-) -> tuple[Variant, Program] | None:
+) -> tuple[Variant, TorchProgram] | None:
     """The way whose program takes least time, with that program; None where none runs.
 
     All are compiled before any is run, and wait for each other's compilers no longer than for their own.
     """
-    best: tuple[float, Variant, Program] | None = None
+    best: tuple[float, Variant, TorchProgram] | None = None
     given: Sequence[Any] = ()
     libraries = _libraries(variants, graph, device, options)
     for variant in variants:

@@ -14,7 +14,7 @@ from ..op.binary import add
 from ..op.shape import reshape
 from . import layers
 from .init import workload_of
-from .transformer import Shape, attention, feed_forward
+from .transformer import HiddenShape, attention, feed_forward
 
 EPSILON = 1e-12
 INPUTS = ("data", "segments", "mask")
@@ -37,7 +37,7 @@ def get_net(
     `mask` `[batch_size, seq_len]` of `dtype`, which is added to the scores: 0 for a token, a large negative number for
     padding.  Raises GraphError unless `num_heads` divides `hidden`.
     """
-    shape = Shape(batch_size, seq_len, hidden, num_heads)
+    shape = HiddenShape(batch_size, seq_len, hidden, num_heads)
     body: Expr
     mask: Expr | None = None
     if vocab_size is None:
@@ -56,7 +56,7 @@ def get_net(
 get_workload = workload_of(get_net, inputs=INPUTS)
 
 
-def encoder_layer(data: Expr, name: str, shape: Shape, ffn: int, mask: Expr | None) -> Expr:
+def encoder_layer(data: Expr, name: str, shape: HiddenShape, ffn: int, mask: Expr | None) -> Expr:
     """One layer: `[batch * seq, hidden]` in and out; `mask` is `[batch, 1, 1, seq]`."""
     query, key, value = (
         layers.dense_add_bias(data, shape.hidden, f"{name}_{part}") for part in ("query", "key", "value")
@@ -66,7 +66,7 @@ def encoder_layer(data: Expr, name: str, shape: Shape, ffn: int, mask: Expr | No
     return layers.layer_norm(add(data, feed_forward(data, name, ffn)), f"{name}_ffn_norm", EPSILON)
 
 
-def _embeddings(shape: Shape, vocab_size: int, dtype: str) -> Expr:
+def _embeddings(shape: HiddenShape, vocab_size: int, dtype: str) -> Expr:
     """Token, position and segment embeddings, added and normalised: `[batch * seq, hidden]`."""
     ids, segments = (var(name, shape=(shape.batch, shape.seq), dtype="int32") for name in ("data", "segments"))
     flat = (shape.batch * shape.seq,)

@@ -16,7 +16,7 @@ from ..op.shape import reshape
 from . import layers
 from .activations import gelu_tanh
 from .init import workload_of
-from .transformer import Shape, causal_mask, pre_norm_layer, self_attention
+from .transformer import HiddenShape, causal_mask, pre_norm_layer, self_attention
 
 
 def get_net(
@@ -36,7 +36,7 @@ def get_net(
     """
     law = f"a sequence has at most {max_positions} tokens"
     require(seq_len <= max_positions, GraphError, "gpt2", law, seq_len=seq_len)
-    shape = Shape(batch_size, seq_len, hidden, num_heads)
+    shape = HiddenShape(batch_size, seq_len, hidden, num_heads)
     ids = var("data", shape=(batch_size, seq_len), dtype="int32")
     positions = var("position_weight", shape=(max_positions, hidden), dtype=dtype)
     tokens = layers.embedding(ids, "token", vocab_size, hidden, dtype)

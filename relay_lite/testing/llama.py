@@ -18,7 +18,7 @@ from ..op.shape import reshape
 from . import layers
 from .activations import silu
 from .init import workload_of
-from .transformer import Shape, causal_mask, mixed
+from .transformer import HiddenShape, causal_mask, mixed
 
 EPSILON = 1e-5
 BASE = 10000.0
@@ -43,7 +43,7 @@ def get_net(
     """
     law = "the number of key heads divides that of heads"
     require(num_heads % num_key_heads == 0, GraphError, "llama", law, heads=num_heads, key_heads=num_key_heads)
-    shape = Shape(batch_size, seq_len, hidden, num_heads)
+    shape = HiddenShape(batch_size, seq_len, hidden, num_heads)
     require(shape.width % 2 == 0, GraphError, "llama", "rotary positions need heads of even width", width=shape.width)
     ids = var("data", shape=(batch_size, seq_len), dtype="int32")
     body = reshape(layers.embedding(ids, "token", vocab_size, hidden, dtype), newshape=(-1, hidden))
@@ -59,9 +59,9 @@ def get_net(
 get_workload = workload_of(get_net)
 
 
-def _attention(data: Expr, name: str, shape: Shape, key_heads: int, mask: Expr) -> Expr:
+def _attention(data: Expr, name: str, shape: HiddenShape, key_heads: int, mask: Expr) -> Expr:
     """Attention whose queries and keys are turned by their positions; neighbouring heads share keys and values."""
-    few = Shape(shape.batch, shape.seq, shape.width * key_heads, key_heads)
+    few = HiddenShape(shape.batch, shape.seq, shape.width * key_heads, key_heads)
     query, key, value = [
         layers.dense(data, units, f"{name}_{part}")
         for part, units in (("query", shape.hidden), ("key", few.hidden), ("value", few.hidden))

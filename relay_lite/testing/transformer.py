@@ -28,7 +28,7 @@ UNSEEN = -3e4
 
 
 @dataclass(frozen=True)
-class Shape:
+class HiddenShape:
     """The extents of the hidden states, and the number of heads that share them.
 
     Raises GraphError unless `heads` divides `hidden`.
@@ -62,7 +62,7 @@ class Shape:
         return reshape(body, newshape=(self.batch * self.seq, self.hidden))
 
 
-def attention(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None = None) -> Expr:
+def attention(query: Expr, key: Expr, value: Expr, shape: HiddenShape, bias: Expr | None = None) -> Expr:
     """`softmax(q k' / sqrt(width) + bias) v` of every head; all are `[batch * seq, hidden]`.
 
     `bias` is `[1 or batch, 1, seq or 1, seq]`.
@@ -70,7 +70,7 @@ def attention(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | No
     return mixed(shape.by_head(query), shape.by_head(key), shape.by_head(value, transposed=True), shape, bias)
 
 
-def mixed(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None = None) -> Expr:
+def mixed(query: Expr, key: Expr, value: Expr, shape: HiddenShape, bias: Expr | None = None) -> Expr:
     """`attention` of what is by head already: `query` and `key` `[batch * heads, seq, width]`, `value` transposed."""
     scores: Expr = nn.batch_matmul(query, key)
     scores = multiply(scores, const(1.0 / sqrt(shape.width), scores.dtype))
@@ -79,7 +79,7 @@ def mixed(query: Expr, key: Expr, value: Expr, shape: Shape, bias: Expr | None =
     return shape.side_by_side(nn.batch_matmul(nn.softmax(scores, axis=-1), value))
 
 
-def _biased(scores: Expr, shape: Shape, bias: Expr) -> Expr:
+def _biased(scores: Expr, shape: HiddenShape, bias: Expr) -> Expr:
     """The scores `[batch * heads, seq, seq]` plus a bias, which is added in their own shape where it fits that."""
     sequences, _, *last = bias.shape
     if sequences in (1, scores.shape[0]):
@@ -93,7 +93,7 @@ def causal_mask(seq: int, dtype: str) -> Expr:
     return const(np.triu(np.full((1, 1, seq, seq), UNSEEN), 1), dtype)
 
 
-def self_attention(data: Expr, name: str, shape: Shape, bias: Expr | None = None) -> Expr:
+def self_attention(data: Expr, name: str, shape: HiddenShape, bias: Expr | None = None) -> Expr:
     """Attention of a matrix to itself: one product makes queries, keys and values, another one the result."""
     packed = layers.dense_add_bias(data, 3 * shape.hidden, f"{name}_qkv")
     query, key, value = [

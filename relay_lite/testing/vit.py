@@ -16,7 +16,7 @@ from ..op.pick import strided_slice
 from ..op.shape import broadcast_to, reshape, transpose
 from . import layers
 from .init import workload_of
-from .transformer import Shape, pre_norm_layer, self_attention
+from .transformer import HiddenShape, pre_norm_layer, self_attention
 
 EPSILON = 1e-6
 
@@ -45,7 +45,7 @@ def get_net(
     seq = body.shape[1]
     body = add(body, var("position_weight", shape=(seq, hidden), dtype=dtype))
     body = reshape(body, newshape=(batch_size * seq, hidden))
-    shape = Shape(batch_size, seq, hidden, num_heads)
+    shape = HiddenShape(batch_size, seq, hidden, num_heads)
     for name in [f"layer{index}" for index in range(num_layers)]:
         body = pre_norm_layer(body, name, partial(self_attention, name=name, shape=shape), 4 * hidden, EPSILON)
     body = reshape(layers.layer_norm(body, "norm", EPSILON), newshape=(batch_size, seq, hidden))

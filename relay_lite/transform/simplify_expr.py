@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from te_lite.expr.constant_folding import OTHER, folds_to
 from te_lite.expr.dtype import python_number
-from te_lite.expr.laws import OTHER, law
 
 from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, Function, const
@@ -111,11 +111,11 @@ _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 
 def identity(node: Call) -> Expr | None:
-    """x - 0, x * 1, x / 1 and, for integers, x + 0 are x, for a constant of one element: the laws of its dtype."""
+    """x - 0, x * 1, x / 1 and, for integers, x + 0 are x, for a constant of one element, as its dtype has it."""
     left, right = node.args
     for constant, side, other in ((right, "right", left), (left, "left", right)):
         number = _number(constant)
-        if number is not None and law(_OPERATORS[node.op.name], side, number, node.dtype) == OTHER:
+        if number is not None and folds_to(_OPERATORS[node.op.name], side, number, node.dtype) == OTHER:
             return other
     return None
 

@@ -1,7 +1,7 @@
 """Bound inference: how far every loop runs and which region every stage computes.
 
 Consumers come before producers.  A stage that is computed inside a loop of another one covers what its consumers
-read while the loops outside that point stand still and the loops inside run through; loops bound to threads that
+read while the loops outside that point are invariant and the loops inside vary; loops bound to threads that
 share the stage's storage count as running (`loop_scope.py`).  The same code serves one program and many (extents as
 lanes): nothing here asks for the truth of an extent.
 """
@@ -148,7 +148,9 @@ class _Inference:
         return [Region(ZERO, root_extent(v, op.axis)) for v in op.reduce_axis]
 
     def _along(self, k: int) -> list[Region]:
-        """What a stage folds in a turn of the loop that it is computed along: what the stage of the loop does there."""
+        """What a stage folds in an iteration of the loop that it is computed along: what the stage of the loop does
+        there.
+        """
         attach = self.stages[k].attach
         assert attach is not None
         fixed = frozenset(enclosing_loops(self.stages, k))
@@ -232,7 +234,7 @@ class _Inference:
         return space + [tiled_extent(stage, uid) - stage.vars[uid].extent for uid in range(rank, stage.num_roots)]
 
     def _stands(self, stage: int, uid: int, fixed: Atoms, keeper: Keeper) -> bool:
-        """Whether iterator `uid` stands still: fixed outside, or a thread that does not share the storage.
+        """Whether iterator `uid` is invariant: fixed outside, or a thread that does not share the storage.
 
         The axes of real threads are there in the whole kernel, those of virtual threads only inside their loop.
         """
@@ -242,7 +244,7 @@ class _Inference:
         return (stage, uid) in fixed
 
     def _axis_regions(self, k: int, fixed: Atoms, keeper: Keeper) -> tuple[Region, ...]:
-        """The region of each root axis of stage k while the loops `fixed` stand still, for what `keeper` keeps."""
+        """The region of each root axis of stage k while the loops `fixed` are invariant, for what `keeper` keeps."""
         key = (k, fixed, keeper)
         if key not in self._axis_cache:
             stage = self.stages[k]
@@ -265,7 +267,7 @@ class _Inference:
         return region
 
     def _relax(self, low: Linear, fixed: Atoms, keeper: Keeper) -> Region:
-        """The values of `low` while only the loops `fixed` stand still."""
+        """The values of `low` while only the loops `fixed` are invariant."""
         terms: dict[Any, Any] = {}
         region = Region(ZERO, 1)
         for atom, c in low.terms.items():
@@ -283,7 +285,7 @@ class _Inference:
         return region.add(Region(Linear(terms, low.const), 1))
 
     def _part_of(self, fixed: Atoms, atom: LoopAtom) -> Atoms:
-        """`fixed`, with the iterator itself when the loop it was fused into stands still."""
+        """`fixed`, with the iterator itself when the loop it was fused into is invariant."""
         stage = self.stages[atom.stage]
         uid = atom.uid
         for rel in stage.relations:
@@ -293,7 +295,7 @@ class _Inference:
 
 
 class _LocalRegions:
-    """The regions of a stage's iterators over its own loops, some of which stand still.
+    """The regions of a stage's iterators over its own loops, some of which are invariant.
 
     The axes `whole_tiles` (uids) run to the end of their last tile, the others end at their extents.
     """

@@ -5,11 +5,11 @@ Two questions are asked of a nest, and where loops leave gaps they have differen
     Cover       the innermost loops run, level by level: how many *different values* does each axis take?
     Footprint   some loops run, maybe in part: from where *to where* does each axis go?
 
-Features describe a program by what its levels touch, and want elements: a strided loop counts its own turns, a run
-through a fused loop that was split again counts the digits it passes, a step is that of most turns.  The analytical
-models let any loops run that some hardware runs together (the lanes of a vector, the threads of a warp, the part of a
-loop that is unrolled) and want what lies between the first element and the last: rows of cache lines, room in shared
-memory; a step is the first one, exactly.  How far loops of other stages move the start of a region, both ask
+Features describe a program by what its levels touch, and want elements: a strided loop counts its own iterations, a run
+through a fused loop that was split again counts the digits it passes, a step is that of most iterations.  The
+analytical models let any loops run that some hardware runs together (the lanes of a vector, the threads of a warp, the
+part of a loop that is unrolled) and want what lies between the first element and the last: rows of cache lines, room in
+shared memory; a step is the first one, exactly.  How far loops of other stages move the start of a region, both ask
 `start_span`.
 
 Nothing here asks for the truth of an extent.
@@ -111,7 +111,7 @@ class BufferAccess:
 
 
 Runs = Mapping[LoopKey, Value]
-"""How many values each loop runs through; a loop that is missing stands still."""
+"""How many values each loop runs through; a loop that is missing is invariant."""
 
 
 class Footprint:
@@ -221,7 +221,7 @@ class Numbers(Protocol):
 
 
 def iterator_strides(stage: Stage, number: Callable[[Value], Value]) -> dict[int, Value]:
-    """By how much one turn of each iterator moves the axis or fused iterator that it comes from."""
+    """By how much one iteration of each iterator moves the axis or fused iterator that it comes from."""
     found: dict[int, Value] = {}
     for rel in stage.relations:
         if isinstance(rel, SplitRel):
@@ -233,9 +233,9 @@ def iterator_strides(stage: Stage, number: Callable[[Value], Value]) -> dict[int
 class Cover:
     """How many values the axes of a nest's stage take at each level; all numbers are those of `numbers`.
 
-    Level l of a nest with L loops means: the loops outside stand still at 0, loops l .. L-1 run; at level L nothing
-    runs.  `values[axis][level]` is that number; `steps[j]` is by how much one turn of loop j moves each axis that it
-    moves.  The loops `fixed` never run: what is left is what one storage inside of them sees.
+    Level l of a nest with L loops means: the loops outside are fixed at 0, loops l .. L-1 vary; at level L none does.
+    `values[axis][level]` is that number; `steps[j]` is by how much one iteration of loop j moves each axis that
+    it moves.  The loops `fixed` never vary: what is left is what one storage inside of them sees.
 
         own loops of an axis       product of their extents, at most the axis's
         loops around the stage     what they move the start of its region by
@@ -299,7 +299,7 @@ class Cover:
             digits[axis] = value
 
     def _flat_steps(self, j: int, loop: Loop, strides: dict[int, Value]) -> None:
-        """One turn of a loop moves the digit in which the turns inside it end."""
+        """One iteration of a loop moves the digit in which the iterations inside it end."""
         run = strides.get(loop.uid, 1.0)
         inner: Value = 1.0
         for part in self.nest.parts[loop.fused]:
@@ -332,7 +332,7 @@ class Cover:
         return start_span(start, moves, self.numbers.value)
 
     def _start_steps(self, start: Linear, place: dict[LoopKey, int]) -> Iterator[tuple[int, Value]]:
-        """`(loop, step)`: by how much one turn of each loop moves the start of a region (negative: back)."""
+        """`(loop, step)`: by how much one iteration of each loop moves the start of a region (negative: back)."""
         number = self.numbers.value
         for atom, coefficient in start.terms.items():
             c = number(coefficient)
@@ -368,7 +368,7 @@ class Cover:
         return out
 
     def loop_steps(self, axis_steps: Mapping[int, Value]) -> dict[int, Value]:
-        """By how many elements one turn of each loop moves that address; loops that leave it in place are missing."""
+        """By how many elements one iteration of each loop moves that address; those that leave it are missing."""
         out: dict[int, Value] = {}
         for j, steps in enumerate(self.steps):
             moved = sorted(steps.keys() & axis_steps.keys())

@@ -1,19 +1,19 @@
-"""Which loops around a stage run, and which stand still, while the stage is computed once.
+"""Which loops around a stage vary, and which are invariant, while the stage is computed once.
 
 It depends on who shares the storage that the stage fills:
 
-    storage   is shared by                    blocks   threads   virtual threads   other loops
-    global    the whole program               run      run       run               stand still
-    shared    the threads of a block          stand    run       run               stand still
-    fragment  a warp: threads along x         stand    x runs    stand             stand still
-    local     nobody                          stand    stand     stand             stand still
+    storage   is shared by                    blocks      threads     virtual threads   other loops
+    global    the whole program               vary        vary        vary              invariant
+    shared    the threads of a block          invariant   vary        vary              invariant
+    fragment  a warp: threads along x         invariant   x varies    invariant         invariant
+    local     nobody                          invariant   invariant   invariant         invariant
 
-The turns of a loop that runs fill the storage together: the stage is computed once for all of them, and covers what
-all of them read.  In every turn of a loop that stands still, the stage is computed anew.  The scope of a stage is what
-its schedule asked for, or follows from the threads around it.
+The iterations of a loop that varies fill the storage together: the stage is computed once for all of them, and covers
+what all of them read.  In every iteration of an invariant loop, the stage is computed anew.  The scope of a
+stage is what its schedule asked for, or follows from the threads around it.
 
 A stage in local storage may bind loops of its own to threads, which then share its points out: each computes some, and
-keeps them to itself.  Such threads run, like those that share a storage, and each may read only what it computed.
+keeps them to itself.  Such threads vary, like those that share a storage, and each may read only what it computed.
 
 Bound inference, lowering, features and analytical models all ask here.
 """
@@ -34,7 +34,7 @@ THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 WARP = "threadIdx.x"
 """The axis of the threads that keep fragments together."""
 THREAD_RANK = {**dict.fromkeys(BLOCKS, 0), **dict.fromkeys(THREADS, 1), WARP: 2, "vthread": 1}
-"""A loop stands still for storage that is more private than this."""
+"""A loop is invariant for storage that is more private than this."""
 
 LoopKey = tuple[int, int]
 """A loop as `(stage, uid)`."""
@@ -77,7 +77,7 @@ def privacy(stage: Stage, scope: str) -> int:
 
 
 def stands(rank: int, tag: str) -> bool:
-    """Whether a loop annotated `tag` stands still for storage of this rank."""
+    """Whether a loop annotated `tag` is invariant for storage of this rank."""
     return tag not in THREAD_RANK or rank > THREAD_RANK[tag]
 
 
@@ -89,10 +89,10 @@ def shared_out(stage: Stage, scope: str) -> frozenset[str]:
 
 
 def standing_loops(stages: Sequence[Stage], scopes: Sequence[str], k: int) -> list[LoopKey]:
-    """The loops around stage k that stand still while it is computed, in the order of `enclosing_loops`.
+    """The loops around stage k that are invariant while it is computed, in the order of `enclosing_loops`.
 
-    Their turns share neither its storage nor that of a stage in between: what is computed once for several threads is
-    so with everything that is computed inside of it.
+    Their iterations share neither its storage nor that of a stage in between: what is computed once for several threads
+    is so with everything that is computed inside of it.
     """
     found: list[LoopKey] = []
     rank, attach = privacy(stages[k], scopes[k]), stages[k].attach
@@ -140,13 +140,13 @@ def thread_ranks(stage: Stage, tags: Collection[str]) -> dict[int, int]:
     return ranks
 
 
-def in_turn(it: Iter) -> bool:
-    """Whether the turns of a loop come one after the other."""
+def is_sequential(it: Iter) -> bool:
+    """Whether the iterations of a loop come one after the other."""
     return it.annotation in ("none", "unroll")
 
 
 def tile_loops(state: State, k: int) -> tuple[int, ...]:
-    """The loops, outermost first, whose turns each use one tile of stage k: uids of the stage it is computed in.
+    """The loops, outermost first, whose iterations each use one tile of stage k: uids of the stage it is computed in.
 
     They end with the loop that it is computed at.  Of reduction loops, they begin below the first loop outside that is
     no plain reduction loop or at which anything else is computed.
@@ -157,17 +157,17 @@ def tile_loops(state: State, k: int) -> tuple[int, ...]:
     found = [attach.iter]
     outside = target.iters[: target.position(attach.iter)] if target.vars[attach.iter].kind == REDUCE else ()
     for it in reversed(outside):
-        if it.kind != REDUCE or not in_turn(it) or state.attached_to(attach.stage, it.uid):
+        if it.kind != REDUCE or not is_sequential(it) or state.attached_to(attach.stage, it.uid):
             break
         found.append(it.uid)
     return tuple(reversed(found))
 
 
 def tile_count(state: State, k: int) -> Any:
-    """The tiles that stage k has storage for (an int or lanes): those that it asks for, but no more than turns."""
+    """The tiles that stage k has storage for (an int or lanes): those that it asks for, but no more than iterations."""
     stage = state.stages[k]
     if not stage.double_buffer or stage.attach is None:
         return 1
     loops = state.stages[stage.attach.stage].vars
-    turns: Any = product([loops[uid].extent for uid in tile_loops(state, k)])
-    return smaller(stage.tiles, turns)
+    iterations: Any = product([loops[uid].extent for uid in tile_loops(state, k)])
+    return smaller(stage.tiles, iterations)

@@ -118,7 +118,7 @@ def _parts(stage: Stage, fused: int) -> tuple[Part, ...]:
 
 
 def _around(bounds: Bounds, k: int, own: dict[int, tuple[Loop, ...]]) -> list[Loop]:
-    """The loops that stand still around stage k, outermost first."""
+    """The invariant loops around stage k, outermost first."""
     standing = standing_loops(bounds.state.stages, bounds.scopes, k)
     outside_in = reversed(dict.fromkeys([stage for stage, _ in standing]))
     leaf = {stage: bounds.state.stages[stage].leaf for stage, _ in standing}

@@ -10,8 +10,8 @@ no inner loop asks whether it is inside:
 
 Why this is legal.  Beyond the edge of a space axis it does not matter what is computed, since nobody inside reads it;
 only that every access stays in its buffer, which holds by the room that copies have, or by moving the index to the
-edge.  Beyond the edge of a reduction axis what is folded must be neutral: the source is taken with zeros for the
-copies that it reads there, and has to fold to the identity of the reduction by the laws of `laws.py`.  A sum of
+edge.  Beyond the edge of a reduction axis what is folded must be neutral: the source is taken with zeros for the copies
+that it reads there, and has to fold to the identity of the reduction by the table of `constant_folding.py`.  A sum of
 products of two copies is (0 * 0 = 0); a maximum is not (its identity is the least value), nor is a sum of exponentials
 (exp(0) = 1), nor one with a factor that is no copy (0 * inf is NaN): these keep the guard in their loop.
 

@@ -4,6 +4,6 @@ Law: scalars and their ranges; knows no operation, no stage and no statement.
 
 In reading order:
 
-    first    dtype, lanes, laws, arithmetic, storage, spelling, intrinsics, misuse, node, element, expr, intrin
-    then     interval, visit, reduction, linear, simplify
+    first    dtype, lanes, constant_folding, arithmetic, storage, spelling, intrinsics, misuse
+    then     node, element, expr, intrin, interval, visit, reduction, linear, simplify
 """

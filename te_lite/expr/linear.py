@@ -21,9 +21,9 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from .constant_folding import wrapped
 from .expr import INDEX, Binary, Const, Expr
 from .interval import INF, Interval
-from .laws import wrapped
 
 LEAF, DIV, MOD = range(3)
 _OPS = {DIV: "//", MOD: "%"}

@@ -9,7 +9,7 @@
 
 Nodes compare by structure and cache their hash; variables compare by identity.  `a == b` builds a `Compare`
 node whose truth value is structural equality, so it serves both as an expression and in dictionaries.
-Construction folds constants and the neutral elements only, by the laws of `laws.py`; nothing is re-associated, since
+Construction folds constants and the neutral elements only, by `constant_folding.py`; nothing is re-associated, since
 the printed text of a workload is its identity.  Index arithmetic is simplified in `simplify.py`.  The classes
 themselves fold nothing: `Binary("+", x, Const(0))` stays as it is written.
 
@@ -25,8 +25,8 @@ from typing import Any, ClassVar, NamedTuple, Union
 
 from ..errors import ExprError, require
 from ..hooks import Hook
+from .constant_folding import OTHER, fold, fold_cast, fold_compare, folds_to, stored
 from .dtype import DTYPE_LAW, DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, promote, python_number
-from .laws import OTHER, fold, fold_cast, fold_compare, law, stored
 from .misuse import Unvalued, no_truth, operand_law, truth_of_equality
 
 ExprLike = Union["Expr", int, float, bool]
@@ -352,7 +352,7 @@ def _number_like(value: int | float, other: Expr) -> Expr:
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    """Build `a op b`, folding constants and neutral elements by the laws of the dtype."""
+    """Build `a op b`, folding constants and neutral elements by the identities of the dtype."""
     a, b = pair(a, b)
     if a.dtype in STORED:
         return cast(a.dtype, binary(op, *_computable(a, b)))
@@ -361,7 +361,7 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
         if isinstance(other, Const):
             value = fold(op, other.value, number.value, a.dtype)
             return Binary(op, a, b) if value is None else Const(value, a.dtype)
-        given = law(op, side, number.value, a.dtype)
+        given = folds_to(op, side, number.value, a.dtype)
         if given == OTHER:
             return other
         if given is not None and _is_index(other):

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import ExprError, require, require_name
+from .constant_folding import stored
 from .dtype import INTEGER_BITS, computed, largest, python_number
 from .expr import (
     DTYPES,
@@ -36,7 +37,6 @@ from .expr import (
     logical_or,
     select,
 )
-from .laws import stored
 
 
 def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:

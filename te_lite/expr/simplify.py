@@ -4,7 +4,7 @@ A `Simplifier` knows the range of each variable.  It brings integer expressions 
 forms (`linear.py` has the laws), decides comparisons, conditions, min and max by range, and writes the forms back.
 Index arithmetic, that of axes and constants, is that of integers of any size: the emitters give it room.  Whatever
 reads memory, and all arithmetic of other dtypes, keeps its shape: only its operands are simplified, since regrouping
-could change where it wraps or rounds, and they fold by the laws of their dtype (`laws.py`) alone.
+could change where it wraps or rounds, and they fold by the identities of their dtype alone (`constant_folding.py`).
 
     te_lite.expr.simplify.Simplifier({i: (0, 7), j: (0, 3)}).simplify((i * 4 + j) // 4)      ->  i
 """
@@ -17,6 +17,7 @@ from functools import reduce
 from typing import Any
 
 from ..errors import ExprError, require
+from .constant_folding import wrapped
 from .expr import (
     FLOATS,
     INDEX,
@@ -35,7 +36,6 @@ from .expr import (
     cast,
 )
 from .interval import EVERYTHING, INDEX_DTYPES, INF, Interval, dtype_interval, node_interval
-from .laws import wrapped
 from .linear import DIV, Atom, Lin, LinearSpace, merge
 from .visit import children, conjuncts, is_data, rebuild
 

@@ -26,7 +26,7 @@ class WarpMultiply(Instruction):
     in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
     shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
     for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.
-    One that `goes_on` is waited for in the next turn of the loop around it, the last one behind it.
+    One that `goes_on` is waited for in the next iteration of the loop around it, the last one behind it.
     """
 
     operands: ClassVar[tuple[str, ...]] = ("d", "a", "b", "rest")

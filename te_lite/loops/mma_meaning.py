@@ -18,7 +18,7 @@ x at most.  Three instructions add up, in this order, and to zero
 
 (small * small, 2^-22 of the product at most, is left out), and their sum is added to D in float32.  A tensor core cuts
 off what does not fit into its sums, always towards zero, so that long sums in it drift; these have 8 terms, and of
-groups of warps the 32 of a turn, which this function adds to D in four parts.  `big` is
+groups of warps the 32 of an iteration, which this function adds to D in four parts.  `big` is
 at most `BIG`, whatever x is: what is beyond, an infinity too, is in `small`, has the sign of x, and meets the finite
 part of the other factor, with which nothing of another sign overflows.  So infinities, NaN and overflows come out as
 they do in float32.  The price: of x beyond `BIG` the upper 19 bits are read.  Below 2^-102, where the small

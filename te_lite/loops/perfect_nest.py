@@ -8,9 +8,9 @@ from dataclasses import replace
 from ..expr.expr import Expr, as_expr, binary
 from .stmt import For, ForKind, Stmt
 
-IN_TURN = (ForKind.SERIAL, ForKind.UNROLLED)
+SEQUENTIAL = (ForKind.SERIAL, ForKind.UNROLLED)
 """Loops whose turns one thread runs one after the other."""
-OF_ONE_THREAD = (*IN_TURN, ForKind.VECTORIZED)
+OF_ONE_THREAD = (*SEQUENTIAL, ForKind.VECTORIZED)
 
 
 def perfect_nest(s: Stmt, belongs: Callable[[For], bool] = lambda loop: True) -> tuple[tuple[For, ...], Stmt]:

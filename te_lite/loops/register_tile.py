@@ -1,7 +1,7 @@
 """Which tile of sums an emitter for processors keeps in registers, and what the tile reads; ints and lanes alike.
 
     vector loop     cut into pieces of one machine vector each: whole vectors, then what is left, masked or by halves
-    register tile   the loops of the sums inside some point of a nest, all of whose turns are side by side in registers
+    register tile   the loops of the sums inside some point of a nest, with all iterations side by side in registers
                     while the reduction runs; in parts that fit where all of it does not
     operands        what one step of the reduction reads for the whole tile: vectors, elements for all lanes, gathers
 
@@ -57,7 +57,7 @@ class VectorUnit:
 class Pieces:
     """A vector loop in pieces: `whole` vectors of `lanes` elements, then `rest` elements in `tails` vectors.
 
-    `looped`: the whole vectors are the turns of a loop.  `masked`: the rest is one vector that is used in part.
+    `looped`: the whole vectors are the iterations of a loop.  `masked`: the rest is one vector that is used in part.
     """
 
     lanes: int
@@ -87,7 +87,7 @@ class Pieces:
 
     @property
     def together(self) -> Value:
-        """The pieces that stand side by side: all of them, or one where they are the turns of a loop."""
+        """The pieces that stand side by side: all of them, or one where they are the iterations of a loop."""
         return where(self.looped, 1, self.count)
 
     @property
@@ -97,8 +97,8 @@ class Pieces:
         return smaller(self.whole, 1) + where(as_whole, 0, self.tails)
 
     @property
-    def turns(self) -> Value:
-        """The turns of the loop over whole vectors; 1 without one."""
+    def iterations(self) -> Value:
+        """The iterations of the loop over whole vectors; 1 without one."""
         return where(self.looped, self.whole, 1)
 
     @property
@@ -138,7 +138,7 @@ class RegisterTile:
     """What the nest keeps in registers; loops are numbered from the outside in.
 
     `kept`: anything is; all else tells nothing where it is not.  `inside[j]`: loop j runs while the sums are held.
-    `held[j]`: how many of its turns are side by side, 1 for those of the reduction and outside; where that is less
+    `held[j]`: how many of its iterations are side by side, 1 for those of the reduction and outside; where that is less
     than the extent, the loop is done in parts, in a loop around the reduction: `parts` in all.  `vectors` sums are
     held, for `steps` steps of the reduction.
     """
@@ -230,17 +230,17 @@ class Units:
 
 
 def operand_units(held: Sequence[Value], moves: Sequence[Value]) -> Units:
-    """What a tile reads of an operand; `held` are the turns of its loops, `moves` whether each moves the operand.
+    """What a tile reads of an operand; `held` are the iterations of its loops, `moves` whether each moves the operand.
 
     The sums are written out in the order of the loops, the first one outermost, and a value that several of them read
     is loaded before the first.  So what the loops inside one that leaves the operand in place read stays in registers
-    while that one turns.
+    while that one runs.
     """
     count: Value = 1
     live: Value = 1
     again: Value = False
-    for turns, moved in zip(held, moves, strict=True):
-        again = _either(again, both(_not(moved), turns > 1))
-        count = count * where(moved, turns, 1)
-        live = live * where(both(moved, again), turns, 1)
+    for iterations, moved in zip(held, moves, strict=True):
+        again = _either(again, both(_not(moved), iterations > 1))
+        count = count * where(moved, iterations, 1)
+        live = live * where(both(moved, again), iterations, 1)
     return Units(count, where(again, live, 0))

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class ForKind(Enum):
-    """How the turns of a loop run."""
+    """How the iterations of a loop run."""
 
     SERIAL = "for"
     PARALLEL = "parallel"
@@ -175,7 +175,7 @@ class Instruction:
 
     @property
     def goes_on(self) -> bool:
-        """Whether that is in the next turn of the loop around it, and for the last one behind the loop."""
+        """Whether that is in the next iteration of the loop around it, and for the last one behind the loop."""
         return False
 
     @property

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..errors import LowerError, require
+from ..expr.constant_folding import wrapped
 from ..expr.expr import FLOATS, INDEX, Binary, BufferLoad, Call, Cast, Compare, Const, Expr, Select, Var
 from ..expr.interval import EVERYTHING, INDEX_DTYPES, Interval, binary_interval, dtype_interval, union, xor_interval
-from ..expr.laws import wrapped
 from ..expr.visit import children, is_data, rebuild
 from .stmt import For, Stmt, stmts_of
 

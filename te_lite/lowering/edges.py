@@ -8,8 +8,8 @@ from typing import Any
 
 from ..bounds.loop_scope import across_threads, lanes_of_rows
 from ..bounds.overrun import runs_over
+from ..expr.constant_folding import stored
 from ..expr.expr import Call, Compare, Const, Expr, Load, Reduce, Select, Var, binary, compare, same
-from ..expr.laws import stored
 from ..expr.visit import transform, walk
 from ..schedule.state import ATTACHED
 from ..tensor_core.fragment_storage import fragment_storage

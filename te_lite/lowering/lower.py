@@ -26,7 +26,7 @@ from ..verify.verify_reads import require_reads_inside
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
 from .thread_parts import keep_own_parts
-from .unroll import unroll_loops, whole_turns, whole_vectors
+from .unroll import unroll_loops, whole_iterations, whole_vectors
 from .vthread import sink_lanes
 
 
@@ -128,8 +128,8 @@ def unroll_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
 
 
 def turns_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
-    """Turns that are inside lose their guards: of unrolled loops in kernels, of loops around vectors elsewhere."""
-    split = whole_turns if k in facts.thread_extents else whole_vectors
+    """Iterations that are inside lose their guards: of unrolled loops in kernels, of loops around vectors elsewhere."""
+    split = whole_iterations if k in facts.thread_extents else whole_vectors
     return split(nest, facts.simplifier)
 
 

@@ -9,6 +9,7 @@ from math import prod
 from ..bounds.loop_scope import BLOCKS, THREADS, WARP, across_threads, lanes_of_rows
 from ..bounds.reads import reads_by_producer
 from ..errors import LowerError, require
+from ..expr.constant_folding import stored
 from ..expr.expr import (
     BufferLoad,
     Combiner,
@@ -22,7 +23,6 @@ from ..expr.expr import (
     if_then_else,
     logical_and,
 )
-from ..expr.laws import stored
 from ..expr.storage import storage_class
 from ..later import when_called
 from ..loops.stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
@@ -284,8 +284,9 @@ class NestBuilder:
     # ------------------------------------------------------------------------- reductions across threads
 
     def _cross_thread_nest(self, k: int) -> Stmt:
-        """Each thread folds its parts into registers, one for each turn of the spatial loops inside the reduction; the
-        threads then fold theirs together."""
+        """Each thread folds its parts into registers, one for each iteration of the spatial loops inside the reduction;
+        the threads then fold theirs together.
+        """
         low, stage = self.low, self.low.stages[k]
         first = next(p for p, it in enumerate(stage.iters) if it.kind in (REDUCE, MIXED))
         held = [it for it in stage.iters[first:] if it.kind == SPATIAL and it.annotation not in BLOCKS + THREADS]
@@ -301,9 +302,9 @@ class NestBuilder:
         fold = self._loops(k, stage.iters[first:], fold)
         starts = self._fresh(k, held, "init")
         init = [Store(b, _flat(held, starts), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
-        turns = self._fresh(k, held, "met")
-        spatial = self._spatial_point(k, turns)
-        met = self._nested(k, held, turns, self._meet(k, reduction, part, _flat(held, turns), spatial))
+        iterations = self._fresh(k, held, "met")
+        spatial = self._spatial_point(k, iterations)
+        met = self._nested(k, held, iterations, self._meet(k, reduction, part, _flat(held, iterations), spatial))
         body = allocated(part, seq(self._nested(k, held, starts, seq(*init)), fold, met))
         return self._loops(k, stage.iters[:first], body)
 
@@ -362,7 +363,7 @@ class NestBuilder:
 
 
 def _flat(loops: Sequence[Iter], variables: Mapping[int, Expr]) -> Expr:
-    """The number of the turn of nested loops."""
+    """The number of the iteration of nested loops."""
     at = as_expr(0)
     for it in loops:
         at = binary("+", binary("*", at, it.length), variables[it.uid])

@@ -23,7 +23,7 @@ from ..expr.expr import BufferLoad, Call, Const, Expr, Select, Var, as_expr, bin
 from ..expr.simplify import Simplifier
 from ..expr.storage import ALIGNMENT
 from ..expr.visit import children, conjuncts, free_vars, rebuild, substitute, walk
-from ..loops.perfect_nest import IN_TURN
+from ..loops.perfect_nest import SEQUENTIAL
 from ..loops.stmt import (
     Barrier,
     For,
@@ -43,7 +43,7 @@ from ..loops.stmt import (
 )
 
 
-def whole_turns(s: Stmt, simplifier: Simplifier) -> Stmt:
+def whole_iterations(s: Stmt, simplifier: Simplifier) -> Stmt:
     """`s` with such loops in two; `simplifier` knows the ranges of all loops.
 
     Vectors that a pipelined copy reads for the rows of one vector that it stores stay together.
@@ -60,13 +60,13 @@ def whole_vectors(s: Stmt, simplifier: Simplifier) -> Stmt:
 
 def _split(s: Stmt, simplifier: Simplifier, is_split: Callable[[For], bool]) -> Stmt:
     s = with_bodies(s, tuple([_split(b, simplifier, is_split) for b in bodies(s)]))
-    if not isinstance(s, For) or s.kind not in IN_TURN or s.extent == 1 or not is_split(s):
+    if not isinstance(s, For) or s.kind not in SEQUENTIAL or s.extent == 1 or not is_split(s):
         return s
     guards = list(dict.fromkeys([g for g in _guards(s.body) if s.var in free_vars(g)]))
     first = _inside(guards, s.var, s.extent, simplifier) if guards else 0
     if first in (0, s.extent):
         return s
-    return seq(_turns(s, 0, first, simplifier), _turns(s, first, s.extent, simplifier))
+    return seq(_iterations(s, 0, first, simplifier), _iterations(s, first, s.extent, simplifier))
 
 
 def _meets(body: Stmt) -> bool:
@@ -75,7 +75,7 @@ def _meets(body: Stmt) -> bool:
 
 
 def _is_square(loop: For) -> bool:
-    """Whether the turns are rows of a vector, each read in vectors, of a tile that is fetched ahead."""
+    """Whether the iterations are rows of a vector, each read in vectors, of a tile that is fetched ahead."""
     inner = loop.body
     if not isinstance(inner, For) or inner.kind is not ForKind.VECTORIZED:
         return False
@@ -95,21 +95,21 @@ def _guards(body: Stmt) -> Iterator[Expr]:
 
 
 def _inside(guards: list[Expr], var: Var, extent: int, simplifier: Simplifier) -> int:
-    """How many of the first turns need no guard, found by halves."""
+    """How many of the first iterations need no guard, found by halves."""
     low, high = 0, extent
     while low < high:
-        turns = (low + high + 1) // 2
+        iterations = (low + high + 1) // 2
         own = Var(var.name)
-        simplifier.bind(own, 0, turns - 1)
+        simplifier.bind(own, 0, iterations - 1)
         if all(simplifier.prove(substitute(g, {var: own})) for g in guards):
-            low = turns
+            low = iterations
         else:
-            high = turns - 1
+            high = iterations - 1
     return low
 
 
-def _turns(loop: For, start: int, stop: int, simplifier: Simplifier) -> Stmt:
-    """The turns from `start` up to `stop`, without what always holds in them."""
+def _iterations(loop: For, start: int, stop: int, simplifier: Simplifier) -> Stmt:
+    """The iterations from `start` up to `stop`, without what always holds in them."""
     own = Var(loop.var.name)
     simplifier.bind(own, 0, stop - start - 1)
     value = as_expr(start) if stop - start == 1 else binary("+", own, start)

@@ -3,9 +3,9 @@
     for i in 0..n:  y[i] = f(x[i], z[i // 4])          x and y may be one memory; z and y may not
 
 The last nest that reads `x` must be the one that writes `y`, and read it nowhere but in the value that is stored, at
-the place where that is stored; and no two turns of its loops may store the same element.  Then each element of `x` is
-read before it is overwritten, and by nobody after, in whatever order threads run and compilers put what does not depend
-on each other: what is stored depends on it.  Nests before that one may read `x` as they like, they have ended.
+the place where that is stored; and no two iterations of its loops may store the same element.  Then each element of `x`
+is read before it is overwritten, and by nobody after, in whatever order threads run and compilers put what does not
+depend on each other: what is stored depends on it.  Nests before that one may read `x` as they like, they have ended.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _read_in_place(nest: Stmt, store: Store, argument: Buffer) -> bool:
 def _once(nest: Stmt, store: Store) -> bool:
     """Whether no element is stored twice.
 
-    So it is where there are no more turns than elements, all of which a program stores, and where the turns of every
-    loop around it touch elements of their own.
+    So it is where there are no more iterations than elements, all of which a program stores, and where the iterations
+    of every loop around it touch elements of their own.
     """
     around = _around(nest, store)
     if prod([loop.extent for loop in around]) == store.buffer.size:

@@ -75,7 +75,7 @@ class Memory:
         return self._stamps[key]
 
 
-class Place(Protocol):
+class ActiveLanes(Protocol):
     """A statement within its lanes; `shape` is the lanes', innermost loop first."""
 
     @property
@@ -90,7 +90,7 @@ class Place(Protocol):
         ...
 
 
-def load_code(place: Place, mem: Memory, index: Code, levels: tuple[Level, ...]) -> Code:
+def load_code(place: ActiveLanes, mem: Memory, index: Code, levels: tuple[Level, ...]) -> Code:
     """Checked reads of `mem[index]`, watched at `levels`."""
     if place.shape == ():
         return Code(_scalar_load(place, mem, index), pure=False)
@@ -115,7 +115,7 @@ def load_code(place: Place, mem: Memory, index: Code, levels: tuple[Level, ...])
     return Code(run, pure=False)
 
 
-def store_code(place: Place, mem: Memory, index: Code, value: Code, levels: tuple[Level, ...]) -> Run:
+def store_code(place: ActiveLanes, mem: Memory, index: Code, value: Code, levels: tuple[Level, ...]) -> Run:
     """Checked writes of `value` to `mem[index]`, watched at `levels`; the value is computed first."""
     if place.shape == ():
         return _scalar_store(place, mem, index, value)
@@ -132,7 +132,7 @@ def store_code(place: Place, mem: Memory, index: Code, value: Code, levels: tupl
     return run
 
 
-def _address(place: Place, mem: Memory, index: Code, spread: bool) -> Callable[[Mask], Value]:
+def _address(place: ActiveLanes, mem: Memory, index: Code, spread: bool) -> Callable[[Mask], Value]:
     """Positions in `mem.data`: one per active lane if there is a mask or `spread`, else of the index's shape."""
     size, offset = mem.buffer.size, mem.offset
 
@@ -155,7 +155,7 @@ def _address(place: Place, mem: Memory, index: Code, spread: bool) -> Callable[[
     return lambda mask: known if mask is None else place.full(known, mask)
 
 
-def _scalar_load(place: Place, mem: Memory, index: Code) -> Callable[[Mask], Value]:
+def _scalar_load(place: ActiveLanes, mem: Memory, index: Code) -> Callable[[Mask], Value]:
     size, position = mem.buffer.size, index.run
 
     def run(mask: Mask) -> Value:
@@ -169,7 +169,7 @@ def _scalar_load(place: Place, mem: Memory, index: Code) -> Callable[[Mask], Val
     return run
 
 
-def _scalar_store(place: Place, mem: Memory, index: Code, value: Code) -> Run:
+def _scalar_store(place: ActiveLanes, mem: Memory, index: Code, value: Code) -> Run:
     size, position, new = mem.buffer.size, index.run, value.run
 
     def run(mask: Mask) -> None:
@@ -183,13 +183,13 @@ def _scalar_store(place: Place, mem: Memory, index: Code, value: Code) -> Run:
     return run
 
 
-def _me(place: Place, level: Level, mask: Mask) -> tuple[Value, Value]:
+def _me(place: ActiveLanes, level: Level, mask: Mask) -> tuple[Value, Value]:
     """The epoch's first stamp and the stamp of each active lane."""
     base = level.base if level.base.ndim == 0 else place.full(level.base, mask)
     return base, place.full(level.base + level.who, mask)
 
 
-def _note_read(place: Place, mem: Memory, level: Level, addr: Value, mask: Mask) -> None:
+def _note_read(place: ActiveLanes, mem: Memory, level: Level, addr: Value, mask: Mask) -> None:
     base, me = _me(place, level, mask)
     last = mem.stamps(level, "write")[addr]
     race = (last >= base) & (last != me)
@@ -203,7 +203,7 @@ def _note_read(place: Place, mem: Memory, level: Level, addr: Value, mask: Mask)
         readers[addr[many]] = (base if base.ndim == 0 else base[many]) + level.count
 
 
-def _note_write(place: Place, mem: Memory, level: Level, addr: Value, mask: Mask) -> None:
+def _note_write(place: ActiveLanes, mem: Memory, level: Level, addr: Value, mask: Mask) -> None:
     base, me = _me(place, level, mask)
     writers, readers = mem.stamps(level, "write"), mem.stamps(level, "read")
     for last in (writers[addr], readers[addr]):

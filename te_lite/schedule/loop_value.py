@@ -47,9 +47,9 @@ def tiled_extent(stage: Stage, uid: int) -> Any:
     """How far the tiles reach that iterator `uid` is split into, the last one whole (an int or lanes)."""
     for rel in stage.relations:
         if isinstance(rel, SplitRel) and rel.parent == uid:
-            turns: list[Any] = [tiled_extent(stage, child) for child in rel.children]
+            iterations: list[Any] = [tiled_extent(stage, child) for child in rel.children]
             reach: Any = 1
-            for count, stride in zip(turns, split_strides(stage, rel), strict=True):
+            for count, stride in zip(iterations, split_strides(stage, rel), strict=True):
                 reach = reach + (count - 1) * stride
             return reach
     return stage.vars[uid].extent

@@ -157,7 +157,7 @@ def _itself(x: Any) -> Any:
 
 
 def start_span(start: Linear, moves: Callable[[LoopAtom], Any], number: Callable[[Any], Any] = _itself) -> Any:
-    """How far the start of a region goes when each loop goes `moves` of it (the int 0: it stands still).
+    """How far the start of a region goes when each loop goes `moves` of it (the int 0: it is invariant).
 
     `number` reads coefficients and divisors.
     """

@@ -68,7 +68,7 @@ def meetings(walk: Walk) -> Iterator[Meeting]:
     for buffer in dict.fromkeys(x.buffer for x in walk.written):
         reads = [x for x in walk.read if x.buffer is buffer]
         writes = [x for x in walk.written if x.buffer is buffer]
-        for loop in dict.fromkeys(t.loop for x in writes for t in x.scope.turns if buffer in t.outside):
+        for loop in dict.fromkeys(t.loop for x in writes for t in x.scope.concurrent if buffer in t.outside):
             others = reads + writes if loop.kind is ForKind.THREAD else reads
             inside = [[x for x in some if loop in x.scope.loops] for some in (writes, others)]
             if inside[1]:

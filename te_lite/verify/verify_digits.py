@@ -31,7 +31,7 @@ from .verify_span import Span
 
 
 @dataclass(frozen=True)
-class Place:
+class BoundedSum:
     """An index, as a sum, and the ranges of its atoms."""
 
     terms: Sum
@@ -39,7 +39,7 @@ class Place:
     ends: Ends
 
 
-def ways(one: Access, other: Access) -> Iterator[tuple[Place, Place]]:
+def ways(one: Access, other: Access) -> Iterator[tuple[BoundedSum, BoundedSum]]:
     """Two indices as they are written; with what conditions bound; and the same, brought together first."""
     yield _plain(one), _plain(other)
     if one.scope.conditions or other.scope.conditions:
@@ -52,23 +52,23 @@ def ways(one: Access, other: Access) -> Iterator[tuple[Place, Place]]:
             yield a, b
 
 
-def _plain(access: Access) -> Place:
-    return Place(*access.forms.of(access.index), access.forms.ends(access.scope.spans))
+def _plain(access: Access) -> BoundedSum:
+    return BoundedSum(*access.forms.of(access.index), access.forms.ends(access.scope.spans))
 
 
 def _bounds(access: Access) -> list[Bound]:
     return [b for c in access.scope.conditions for b in bounds_of(c, access.forms) if b.terms]
 
 
-def _brought(access: Access, bounds: list[Bound], common: Common) -> Place:
+def _brought(access: Access, bounds: list[Bound], common: Common) -> BoundedSum:
     """The index with what conditions bound, both with remainders cut."""
     place = _plain(access)
     terms, constant = common.divided(common.cut(place.terms))
     more = [Bound(common.cut(b.terms), b.most) for b in bounds]
-    return _guarded(Place(terms, place.constant + constant, place.ends), access, bounds + more)
+    return _guarded(BoundedSum(terms, place.constant + constant, place.ends), access, bounds + more)
 
 
-def _guarded(place: Place, access: Access, bounds: list[Bound]) -> Place:
+def _guarded(place: BoundedSum, access: Access, bounds: list[Bound]) -> BoundedSum:
     """The index with the sums as atoms that conditions bound, those of most terms first."""
     terms, ends, forms = place.terms, place.ends, access.forms
     spans: dict[int, Span] = {}
@@ -77,7 +77,7 @@ def _guarded(place: Place, access: Access, bounds: list[Bound]) -> Place:
         if k:
             terms = plus(plus(terms, forms.parts[part], -k), {part: 1}, k)
             spans[part] = _range(forms.parts[part], bounds, ends)
-    return Place(terms, place.constant, ends.narrowed(spans))
+    return BoundedSum(terms, place.constant, ends.narrowed(spans))
 
 
 def _one_way(terms: Sum, forms: Forms) -> int:
@@ -102,7 +102,7 @@ def iterations_equal(loop: For, pair: Pair) -> bool:
     return any(_differ(loop, pair, one, other) for one, other in ways(*pair.both))
 
 
-def _differ(loop: For, pair: Pair, one: Place, other: Place) -> bool:
+def _differ(loop: For, pair: Pair, one: BoundedSum, other: BoundedSum) -> bool:
     """The same, of indices that are written so."""
     forms = pair.write.forms
     digits = _Digits(loop, pair, (one.ends, other.ends))

@@ -2,9 +2,9 @@
 
 The body of a kernel has one answer for each part: what stands before its first barrier, what stands behind its last
 one, and whether there is a way through it without any.  What stands behind the last barrier of one part meets what
-stands before the first one of the next, in the same turns of all loops around; and the end of a loop's body meets its
-beginning, in different turns of that loop.  Neighbours in a sequence that hold no others meet the same statements, and
-one another: one of them stands for all.
+stands before the first one of the next, in the same iterations of all loops around; and the end of a loop's body meets
+its beginning, in different iterations of that loop.  Neighbours in a sequence that hold no others meet the same
+statements, and one another: one of them stands for all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Phases:
         self._part(body, frozenset())
 
     def meet(self, some: Iterable[int], others: Iterable[int]) -> Loops | None:
-        """The loops that are in the same turn wherever one of `some` statements meets one of the `others`.
+        """The loops that are in the same iteration wherever one of `some` statements meets one of the `others`.
 
         None where none does.
         """
@@ -99,7 +99,7 @@ class Phases:
         return a
 
     def _join(self, some: Statements, others: Statements, loops: Loops) -> None:
-        """Note that statements meet in the same turns of `loops`; of several such sets the common part counts."""
+        """Note that statements meet in the same iterations of `loops`; of several such sets the common part counts."""
         for a in some:
             for b in others:
                 for pair in ((a, b), (b, a)):

@@ -24,7 +24,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
+class Concurrent:
     """A block, thread or parallel loop of more than one iteration, and the buffers that live outside of it."""
 
     loop: For
@@ -37,7 +37,7 @@ class Scope:
 
     `conditions` hold here, as far as the boxes of `spans` do not say so already; `never` says that they cannot hold.
     `kernel` are the block and thread loops, `odd` is the first statement that a kernel must not stand in, or must not
-    have between its loops.  The iterations of `turns` run at once.
+    have between its loops.  The iterations of each of `concurrent` run at once.
     """
 
     spans: Spans
@@ -48,15 +48,15 @@ class Scope:
     kernel: tuple[For, ...] = ()
     odd: Stmt | None = None
     vector: For | None = None
-    turns: tuple[Turn, ...] = ()
+    concurrent: tuple[Concurrent, ...] = ()
     seen: set[int] = field(default_factory=set)
 
     def within(self, loop: For) -> Scope:
         """The body of a loop."""
         boxes = {**self.spans.boxes, loop.var: (0, loop.extent - 1)}
         together = loop.kind in (ForKind.BLOCK, ForKind.THREAD, ForKind.PARALLEL) and loop.extent > 1
-        turns = (*self.turns, Turn(loop, self.buffers)) if together else self.turns
-        return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), turns=turns, seen=set())
+        concurrent = (*self.concurrent, Concurrent(loop, self.buffers)) if together else self.concurrent
+        return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), concurrent=concurrent, seen=set())
 
     def where(self, cond: Expr) -> Scope:
         """The same place where a condition holds."""

@@ -255,7 +255,7 @@ class Walk:
         found = Access(s, buffer, index, scope, self.forms, writes)
         if not (writes or scope.never):
             self.used(buffer, s)
-        if scope.turns and buffer in scope.turns[-1].outside and not scope.never:
+        if scope.concurrent and buffer in scope.concurrent[-1].outside and not scope.never:
             (self.written if writes else self.read).append(found)
         low, high = scope.spans.of(index)
         if scope.never or (low >= 0 and high < buffer.size):

@@ -12,7 +12,7 @@ from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.factor_tables import padded_extents, tile_table
 from ansor.space.decisions.loops import holes
 from ansor.space.decisions.table import DECISIONS
-from ansor.space.locations import Place
+from ansor.space.locations import ComputeLocation
 from ansor.space.spaces import Group, Space, Variant
 from te_lite import ComputeDAG
 from te_lite.schedule.state import State
@@ -61,7 +61,7 @@ def space_named(name: str, target: str, max_innermost: int = 64) -> Space:
 
 def variants_of(space: Space, n: int) -> list[Variant]:
     """`n` variants that differ in a place."""
-    return [Variant(space, (Place(0, "at", 1, uid),)) for uid in range(n)]
+    return [Variant(space, (ComputeLocation(0, "at", 1, uid),)) for uid in range(n)]
 
 
 def random_rows(space: Space, n: int, rng: np.random.Generator) -> Matrix:

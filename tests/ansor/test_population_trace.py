@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor.space.trace import Program, Symbol, Trace, recorded
+from ansor.space.trace import CompiledTrace, Symbol, Trace, recorded
 
 UNARY = (np.ceil, np.floor, np.abs, np.negative, np.sqrt)
 BINARY = (np.add, np.subtract, np.multiply, np.divide, np.minimum, np.maximum, np.fmod)
@@ -53,11 +53,11 @@ def random_function(seed: int) -> Callable[..., list[Any]]:
     return function
 
 
-def record(function: Callable[..., list[Any]], *samples: Any) -> Program:
+def record(function: Callable[..., list[Any]], *samples: Any) -> CompiledTrace:
     trace = Trace()
     found = function(*[trace.input(x) for x in samples])
     assert all(isinstance(x, Symbol) for x in found)
-    return Program(trace, found)
+    return CompiledTrace(trace, found)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -126,4 +126,4 @@ def test_what_cannot_be_recorded() -> None:
     with pytest.raises(TypeError, match=r"sum: only plain calls.*axis"):
         np.sum(x, axis=0)
     with pytest.raises(ValueError, match="1 inputs are needed, got 2"):
-        Program(trace, [x * 2])([np.ones(3), np.ones(3)])
+        CompiledTrace(trace, [x * 2])([np.ones(3), np.ones(3)])

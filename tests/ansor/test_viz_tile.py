@@ -15,7 +15,7 @@ import te_lite as te
 from ansor.cli.main import main
 from ansor.policy.default_schedule import default_state
 from ansor.viz.grid import Grid, runs
-from ansor.viz.tile import Tile, tile_of
+from ansor.viz.tile import ComputedTile, tile_of
 from ansor.viz.tile_picture import draw_tile
 from te_lite import topi
 from te_lite.errors import ScheduleError
@@ -89,7 +89,7 @@ def is_root(stmt: Stmt, name: str) -> bool:
     return any(isinstance(x, Store) and x.buffer.name == name for x in stmts_of(stmt))
 
 
-def met_by_nan(tensors: list[te.Tensor], tile: Tile) -> dict[str, np.ndarray]:
+def met_by_nan(tensors: list[te.Tensor], tile: ComputedTile) -> dict[str, np.ndarray]:
     """The elements of each input that, being NaN, make an element of the tile NaN."""
     rng, out = np.random.default_rng(3), tensors[-1]
     inputs = {t: rng.uniform(1, 2, t.shape).astype("float32") for t in tensors[:-1]}

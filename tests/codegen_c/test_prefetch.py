@@ -32,7 +32,9 @@ def asked(func: te.LoweredFunc) -> list[str]:
 
 
 def test_long_streams_are_asked_for_line_by_line() -> None:
-    """A line of B a turn, of both its vectors, 16 turns later; not rows of A, which move by 4 bytes a turn."""
+    """A line of B an iteration, of both its vectors, 16 iterations later; not rows of A, which move by 4 bytes an
+    iteration.
+    """
     assert asked(tile(2000)[0]) == []
     assert asked(tile(2100)[0]) == ["B[k * 16 + 256]"]
     assert asked(tile(2100, 8)[0]) == []

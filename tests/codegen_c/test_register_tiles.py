@@ -55,7 +55,7 @@ def test_the_emitter_does_what_is_described(name: str) -> None:
 
 
 def test_sums_behind_a_guard_are_held_in_the_turns_inside() -> None:
-    """Rows of 200 in turns of 32: six turns ask nothing, the last one asks, and the description counts seven."""
+    """Rows of 200 in iterations of 32: six iterations ask nothing, the last one asks, and the text counts seven."""
     for state in nonempty(programs_of(softmax(64, 200), 3, np.random.default_rng(5))):
         for family, (unit, _) in FAMILIES.items():
             found = emitted(lower(state), PROCESSORS[family])

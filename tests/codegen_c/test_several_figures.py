@@ -12,7 +12,7 @@ CALL = 2e-3
 
 
 class Program:
-    """Takes `CALL` seconds a call, and more in the turns that are disturbed."""
+    """Takes `CALL` seconds a call, and more in the iterations that are disturbed."""
 
     def __init__(self, disturbed: tuple[int, ...] = (), call: float = CALL) -> None:
         self.disturbed, self.call = disturbed, call
@@ -23,9 +23,9 @@ class Program:
         return number * self.call * (20 if len(self.asked) - 1 in self.disturbed else 1)
 
 
-@pytest.mark.parametrize("turn", range(TIMINGS))
-def test_one_disturbance_leaves_no_trace(turn: int) -> None:
-    assert costs(Program((turn,)), 3, 1, 0) == pytest.approx([CALL])
+@pytest.mark.parametrize("iteration", range(TIMINGS))
+def test_one_disturbance_leaves_no_trace(iteration: int) -> None:
+    assert costs(Program((iteration,)), 3, 1, 0) == pytest.approx([CALL])
     assert costs(Program((0, 1)), 3, 1, 0) == pytest.approx([20 * CALL])
 
 

@@ -1,4 +1,4 @@
-"""The threads of networks (team.c): every turn of a loop is done once, whoever comes and whoever does not.
+"""The threads of networks (team.c): every iteration of a loop is done once, whoever comes and whoever does not.
 
 The oracle is NumPy.  `OMP_NUM_THREADS` is read when a library is loaded, so each number of threads has one of its own.
 """

@@ -274,6 +274,6 @@ def test_fragments_are_loaded_a_step_ahead_where_tiles_are() -> None:
         assert ("_local_ahead[" in source) == (program.tiles > 1 and steps % 2 == 0), name
     tiled = PROGRAMS["matrices, swizzled"]
     tensors = tiled.tensors()
-    turn = emit(te.lower(tiled.schedule(tensors), tensors)).source.partition("for (int k_0 = 0")[2]
-    (ahead,) = re.findall(r"__syncthreads\(\);(.*?)mma_m16n8k16", turn, re.S)
+    iteration = emit(te.lower(tiled.schedule(tensors), tensors)).source.partition("for (int k_0 = 0")[2]
+    (ahead,) = re.findall(r"__syncthreads\(\);(.*?)mma_m16n8k16", iteration, re.S)
     assert "A_shared_local_ahead" in ahead and "B_shared_local_ahead" in ahead and "copy_async<" not in ahead

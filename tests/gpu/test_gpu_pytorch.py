@@ -19,7 +19,7 @@ from relay_lite.ir.module import IRModule  # noqa: E402
 from relay_lite.pytorch import partition  # noqa: E402
 from relay_lite.pytorch.network import prepared  # noqa: E402
 from relay_lite.pytorch.options import Options  # noqa: E402
-from relay_lite.pytorch.program import Program  # noqa: E402
+from relay_lite.pytorch.program import TorchProgram  # noqa: E402
 from tests.nonempty import nonempty  # noqa: E402
 from tests.torch.nets import made as net  # noqa: E402
 
@@ -80,15 +80,15 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
-    found: list[Program] = []
-    plain = Program.__init__
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[TorchProgram]:
+    found: list[TorchProgram] = []
+    plain = TorchProgram.__init__
 
-    def init(self: Program, *args: Any) -> None:
+    def init(self: TorchProgram, *args: Any) -> None:
         plain(self, *args)
         found.append(self)
 
-    monkeypatch.setattr(Program, "__init__", init)
+    monkeypatch.setattr(TorchProgram, "__init__", init)
     return found
 
 
@@ -109,7 +109,7 @@ def both(model: Any, inputs: tuple[Any, ...]) -> list[Any]:
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_operators(name: str, dtype: str, programs: list[Program]) -> None:
+def test_operators(name: str, dtype: str, programs: list[TorchProgram]) -> None:
     model, inputs = operator(name, getattr(torch, dtype))
     if (name, dtype) in (("product", "int32"), ("product, bias, maximum", "int32")):
         pytest.skip("PyTorch multiplies no matrices of integers on a GPU")
@@ -122,7 +122,7 @@ def test_operators(name: str, dtype: str, programs: list[Program]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["resnet-18", "vit_b_16"])
-def test_networks(name: str, dtype: str, programs: list[Program]) -> None:
+def test_networks(name: str, dtype: str, programs: list[TorchProgram]) -> None:
     model, inputs = net(name)
     kind = getattr(torch, dtype)
     model, inputs = model.to("cuda", kind), tuple([x.to("cuda", kind) for x in inputs])
@@ -151,7 +151,7 @@ def test_graphs_of_one_kernel_of_independent_ones_and_of_none(run: Callable[...,
             close(compiled(x), model(x), 1e-4)
 
 
-def test_results_are_fresh_and_addresses_may_change(programs: list[Program]) -> None:
+def test_results_are_fresh_and_addresses_may_change(programs: list[TorchProgram]) -> None:
     """Inputs and results at more addresses than recordings are kept for, all results held."""
     model = nn.Sequential(nn.Linear(65, 33), nn.ReLU(), nn.Linear(33, 17)).to("cuda")
     compiled = torch.compile(model, backend=front.ansor)
@@ -162,7 +162,7 @@ def test_results_are_fresh_and_addresses_may_change(programs: list[Program]) -> 
     assert len({one.data_ptr() for one in got}) == len(got) and len(programs) == 1 and programs[0].copied == 0
 
 
-def test_inputs_are_read_as_they_lie(programs: list[Program]) -> None:
+def test_inputs_are_read_as_they_lie(programs: list[TorchProgram]) -> None:
     model = Function(lambda x, y: torch.relu(x) @ y)
     x, y = drawn(65, 31).t(), drawn(65, 17)
     for run in both(model, (x, y)):
@@ -178,7 +178,7 @@ def test_inputs_are_read_as_they_lie(programs: list[Program]) -> None:
         close(torch.compile(Function(torch.exp), backend=front.ansor)(part), part.exp(), 1e-4)
 
 
-def test_streams(programs: list[Program]) -> None:
+def test_streams(programs: list[TorchProgram]) -> None:
     model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).to("cuda")
     compiled = torch.compile(model, backend=front.ansor)
     x = drawn(64, 256)
@@ -221,7 +221,7 @@ def test_a_call_takes_no_more_memory_than_eager(name: str) -> None:
     assert abs(torch.cuda.mem_get_info()[0] - free) <= 4 * MIB
 
 
-def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> None:
+def test_a_weight_that_nothing_changed_is_held_once(programs: list[TorchProgram]) -> None:
     model = nn.Embedding(1 << 16, 256).to("cuda")
     index = torch.randint(0, 1 << 16, (64,), device="cuda")
     compiled = torch.compile(model, backend=front.ansor)
@@ -235,7 +235,7 @@ def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> 
 @pytest.mark.parametrize(
     ("kind", "hidden"), [("LSTM", 64), ("LSTM", 7), ("GRU", 33), ("RNN", 32), ("LSTM", 256), ("GRU", 142), ("RNN", 70)]
 )
-def test_recurrent_layers(kind: str, hidden: int, two_ways: bool, programs: list[Program]) -> None:
+def test_recurrent_layers(kind: str, hidden: int, two_ways: bool, programs: list[TorchProgram]) -> None:
     """Loops of many steps, all ours, at the first call, where memory has moved, and with other states."""
     layer = getattr(nn, kind)(24, hidden, 2, bidirectional=two_ways).cuda()
     wide, x = copy.deepcopy(layer).double(), drawn(129, 5, 24)

@@ -13,7 +13,7 @@ from relay_lite.ir.nodes import Call, Expr, Function, Tuple
 from relay_lite.ir.reference import run
 from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.op.lower_group import lower_group
-from relay_lite.testing.transformer import Shape, attention
+from relay_lite.testing.transformer import HiddenShape, attention
 from relay_lite.transform import FuseOps, PassContext, TurnProducts
 from te_lite import ComputeOp
 from tests.relay_lite.test_fuse_meaning import check_group
@@ -91,7 +91,7 @@ def self_attention() -> Function:
     parts = [
         call("strided_slice", packed, begin=(12 * k,), end=(12 * k + 12,), strides=(1,), axes=(1,)) for k in range(3)
     ]
-    body = call("nn.matmul", attention(parts[0], parts[1], parts[2], Shape(2, 7, 12, 3)), var("o", (12, 12)))
+    body = call("nn.matmul", attention(parts[0], parts[1], parts[2], HiddenShape(2, 7, 12, 3)), var("o", (12, 12)))
     return Function(free_vars(body), body)
 
 

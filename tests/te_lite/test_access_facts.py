@@ -68,7 +68,9 @@ def activated(other: str) -> AccessInfo:
 
 
 def test_several_paths_element_by_element() -> None:
-    """As in x * sigmoid(x) after a product: all of them must end at the one consumer, and none may turn the tensor."""
+    """As in x * sigmoid(x) after a product: all of them must end at the one consumer, and none may iteration the
+    tensor.
+    """
     for other, matches in (("", True), ("turned", False), ("beside", False)):
         access = activated(other)
         names = [op.name for op in access.ops]

@@ -9,8 +9,8 @@ import pytest
 
 import te_lite as te
 from te_lite.errors import ExprError
+from te_lite.expr.constant_folding import IDENTITIES, OTHER, dtype_class
 from te_lite.expr.expr import Binary, Const, Var, binary, cast, compare, const
-from te_lite.expr.laws import LAWS, OTHER, dtype_class
 from te_lite.expr.simplify import Simplifier
 from te_lite.loops.c_text import CText
 from te_lite.loops.width import Widths
@@ -60,8 +60,8 @@ def test_every_law_holds_for_every_special_value(dtype: str) -> None:
 
 
 def test_the_laws_of_a_class_are_those_of_its_dtypes() -> None:
-    assert {dtype_class(d) for d in DTYPES} == set(LAWS)
-    assert set(LAWS["float"].values()) == {OTHER}  # no float operation is a constant
+    assert {dtype_class(d) for d in DTYPES} == set(IDENTITIES)
+    assert set(IDENTITIES["float"].values()) == {OTHER}  # no float operation is a constant
 
 
 @pytest.mark.parametrize("op", ["%", "//", "*"])

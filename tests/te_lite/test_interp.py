@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from te_lite.errors import InterpError
+from te_lite.expr import constant_folding
 from te_lite.expr import expr as ex
-from te_lite.expr import laws
 from te_lite.expr import reduction as red
 from te_lite.expr.expr import Var, const, maximum
 from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Seq, Stmt, Store, ThreadReduce, seq
@@ -181,7 +181,7 @@ def plain(s: Stmt, env: dict[Var, int], mem: dict[Buffer, list[int]]) -> None:
             case ex.BufferLoad():
                 return mem[e.buffer][value(e.index)]
             case ex.Binary():
-                return int(laws.fold(e.op, value(e.a), value(e.b), e.dtype))
+                return int(constant_folding.fold(e.op, value(e.a), value(e.b), e.dtype))
             case ex.Compare():
                 return int(value(e.a) < value(e.b))
         raise AssertionError(e)

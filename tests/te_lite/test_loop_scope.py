@@ -65,7 +65,7 @@ def test_loops_that_stand_still(scope: str, still: list[str]) -> None:
 
 
 def test_threads_that_share_a_stage_share_what_is_computed_in_it() -> None:
-    """The copy in the shared copy is anew in each turn of that one's thread loop, not in each of the kernel's."""
+    """The copy in the shared copy is anew in each iteration of that one's thread loop, not in each of the kernel's."""
     state, tensors = kernel("shared", "local")
     bounds = infer_bounds(state)
     loops = standing_loops(bounds.state.stages, bounds.scopes, 1)

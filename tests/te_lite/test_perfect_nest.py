@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from te_lite.expr.expr import Var, as_expr, const
-from te_lite.loops.perfect_nest import IN_TURN, nested, perfect_nest
+from te_lite.loops.perfect_nest import SEQUENTIAL, nested, perfect_nest
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Store
 
 OUT = Buffer("out", "float32", (6,))
@@ -19,7 +19,7 @@ def test_a_nest_ends_where_something_else_stands_or_a_loop_does_not_belong() -> 
     outer = loop(3, ForKind.SERIAL, loop(4, ForKind.UNROLLED, inner))
     assert [x.extent for x in perfect_nest(outer)[0]] == [3, 4, 2]
     assert perfect_nest(outer)[1] is STORE
-    loops, body = perfect_nest(outer, lambda x: x.kind in IN_TURN)
+    loops, body = perfect_nest(outer, lambda x: x.kind in SEQUENTIAL)
     assert ([x.extent for x in loops], body) == ([3, 4], inner)
     alloc = Alloc(OUT, inner)
     assert perfect_nest(alloc) == ((), alloc)

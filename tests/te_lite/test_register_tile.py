@@ -91,7 +91,7 @@ def test_pieces_cover_a_loop(lanes: int, masks: bool) -> None:
     many = vector_pieces(extents.view(Untrue), lanes, masks)
     for k, extent in enumerate(extents.tolist()):
         one = vector_pieces(extent, lanes, masks)
-        whole = one.turns * lanes if one.looped else 0
+        whole = one.iterations * lanes if one.looped else 0
         assert whole + sum(one.lengths) == extent
         assert all(0 < n <= lanes for n in one.lengths)
         assert one.looped == (extent // lanes > MAX_PIECES)
@@ -101,7 +101,18 @@ def test_pieces_cover_a_loop(lanes: int, masks: bool) -> None:
         assert one.widths == len({1 << (n - 1).bit_length() for n in [*one.lengths, *[lanes] * one.looped]})
         if not one.split:
             assert one.together == (1 if one.looped else len(one.lengths))
-        for name in ("whole", "rest", "tails", "looped", "masked", "count", "together", "turns", "split", "widths"):
+        for name in (
+            "whole",
+            "rest",
+            "tails",
+            "looped",
+            "masked",
+            "count",
+            "together",
+            "iterations",
+            "split",
+            "widths",
+        ):
             assert np.broadcast_to(getattr(many, name), extents.shape)[k] == getattr(one, name), name
 
 

@@ -46,7 +46,7 @@ def p() -> Program:
 Misuse = Callable[[Program], object]
 
 
-def in_turn(*calls: Callable[[], object]) -> None:
+def in_order(*calls: Callable[[], object]) -> None:
     for call in calls:
         call()
 
@@ -75,7 +75,7 @@ MISUSES: dict[str, tuple[str, Misuse]] = {
         "C: the loop belongs to another stage, got loop='i.0'",
         lambda p: p.s[p.c].unroll(p.s[p.d].split(p.d.op.axis[0], factor=2)[0]),
     ),
-    "split twice": ("C: i is split or fused already", lambda p: in_turn(*2 * [lambda: p.s[p.c].split(p.i, factor=2)])),
+    "split twice": ("C: i is split or fused already", lambda p: in_order(*2 * [lambda: p.s[p.c].split(p.i, factor=2)])),
     "no factor": ("split C.i: a positive integer is needed, got factor=0", lambda p: p.s[p.c].split(p.i, factor=0)),
     "no parts": ("split C.i: a positive integer is needed, got nparts=0", lambda p: p.s[p.c].split(p.i, nparts=0)),
     "negative factor": ("got factor=-3", lambda p: p.s[p.c].split(p.i, factor=-3)),
@@ -90,11 +90,11 @@ MISUSES: dict[str, tuple[str, Misuse]] = {
     ),
     "split of an annotated loop": (
         "split C.i: the loop is annotated, got annotation='unroll'",
-        lambda p: in_turn(lambda: p.s[p.c].unroll(p.i), lambda: p.s[p.c].split(p.i, factor=2)),
+        lambda p: in_order(lambda: p.s[p.c].unroll(p.i), lambda: p.s[p.c].split(p.i, factor=2)),
     ),
     "fuse around an attached stage": (
         "fuse D: only the last loop may have stages attached to it, got loop='i'",
-        lambda p: in_turn(lambda: attach(p), lambda: p.s[p.d].fuse(*p.d.op.axis)),
+        lambda p: in_order(lambda: attach(p), lambda: p.s[p.d].fuse(*p.d.op.axis)),
     ),
     "reorder with one loop twice": ("reorder C: a loop is named twice", lambda p: p.s[p.c].reorder(p.i, p.i)),
     "compute at an earlier stage": (
@@ -122,9 +122,9 @@ MISUSES: dict[str, tuple[str, Misuse]] = {
     "part of a reduction": (
         "parallel C.k.1: the turns of a", lambda p: p.s[p.c].parallel(p.s[p.c].split(p.k, factor=2)[1]),
     ),
-    "bind twice": ("annotated already", lambda p: in_turn(*2 * [lambda: p.s[p.d].bind(p.d.op.axis[0], "threadIdx.x")])),
-    "bind to nonsense": ("thread_axis: the tag must be one of", lambda p: p.s[p.d].bind(p.i, "threadIdx.q")),
-    "bind to fewer threads": (
+    "bind twice": ("annotated already", lambda p: in_order(*2 * [lambda: p.s[p.d].bind(p.d.op.axis[0],
+    "threadIdx.x")])), "bind to nonsense": ("thread_axis: the tag must be one of", lambda p: p.s[p.d].bind(p.i,
+    "threadIdx.q")), "bind to fewer threads": (
         "bind D.i to threadIdx.x: the axis has 4 threads, got extent=8",
         lambda p: p.s[p.d].bind(p.d.op.axis[0], te.thread_axis((0, 4), "threadIdx.x")),
     ),
@@ -147,18 +147,18 @@ MISUSES: dict[str, tuple[str, Misuse]] = {
     ),
     "cache write that would lose a split": (
         "cache_write C: it must come before other steps",
-        lambda p: in_turn(lambda: p.s[p.c].split(p.i, factor=2), lambda: p.s.cache_write(p.c, "local")),
+        lambda p: in_order(lambda: p.s[p.c].split(p.i, factor=2), lambda: p.s.cache_write(p.c, "local")),
     ),
     "cache write of a moved stage": (
         "cache before moving the stage",
-        lambda p: in_turn(lambda: attach(p), lambda: p.s.cache_write(p.c, "local")),
+        lambda p: in_order(lambda: attach(p), lambda: p.s.cache_write(p.c, "local")),
     ),
     "rfactor of a spatial loop": ("a reduction loop; they are k, got loop='i'", lambda p: p.s.rfactor(p.c, p.i)),
     "rfactor of no reduction": ("rfactor D: is for reductions", lambda p: p.s.rfactor(p.d, p.d.op.axis[0])),
     "rfactor to nowhere": ("the position must be 0 to 2", lambda p: p.s.rfactor(p.c, p.k, 7)),
     "rfactor that would lose a split": (
         "rfactor C: it must come before other steps",
-        lambda p: in_turn(lambda: p.s[p.c].split(p.j, factor=2), lambda: p.s.rfactor(p.c, p.k)),
+        lambda p: in_order(lambda: p.s[p.c].split(p.j, factor=2), lambda: p.s.rfactor(p.c, p.k)),
     ),
     "align a reduction axis": ("storage_align C: needs an unsplit", lambda p: p.s[p.c].storage_align(p.k, 8, 1)),
     "align by nothing": ("storage_align C: needs a positive factor", lambda p: p.s[p.c].storage_align(p.i, 0, 1)),

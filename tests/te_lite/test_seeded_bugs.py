@@ -208,18 +208,18 @@ def aligned_storage_too_small(m: pytest.MonkeyPatch) -> None:
     )
 
 
-def loop_forgets_its_last_turn(m: pytest.MonkeyPatch) -> None:
+def loop_forgets_its_last_iteration(m: pytest.MonkeyPatch) -> None:
     original = lower_nest.For
     m.setattr(
         lower_nest, "For", lambda v, e, k, b, **more: original(v, e - (k.name == "VECTORIZED" and e > 1), k, b, **more)
     )
 
 
-def one_tile_for_all_turns(m: pytest.MonkeyPatch) -> None:
-    m.setattr(double_buffer._Turn, "count", 1)
+def one_tile_for_all_iterations(m: pytest.MonkeyPatch) -> None:
+    m.setattr(double_buffer._Iteration, "count", 1)
 
 
-def fetched_beyond_the_last_turn(m: pytest.MonkeyPatch) -> None:
+def fetched_beyond_the_last_iteration(m: pytest.MonkeyPatch) -> None:
     m.setattr(double_buffer, "compare", lambda op, a, b: compare(op, a, b + 1))
 
 
@@ -246,7 +246,8 @@ BUGS: list[Patch] = [
     no_initialisation, initialised_inside, region_start_ignored, region_one_too_small, union_forgets_the_second,
     remainder_always_tight, threads_not_relaxed, cache_read_transposed, inlined_with_swapped_axes, combined_in_place,
     last_thread_left_out, unrolled_once_too_few, rfactor_at_the_wrong_place, rfactor_condition_dropped,
-    aligned_storage_too_small, loop_forgets_its_last_turn, one_tile_for_all_turns, fetched_beyond_the_last_turn,
+    aligned_storage_too_small, loop_forgets_its_last_iteration, one_tile_for_all_iterations,
+    fetched_beyond_the_last_iteration,
     fetched_before_the_barrier, folded_beyond_the_edge, copies_repeat_the_edge,
 ]  # fmt: skip
 

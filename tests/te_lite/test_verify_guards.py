@@ -29,7 +29,7 @@ Points = Any  # np.ndarray of int64
 
 @dataclass(frozen=True)
 class Axis:
-    """`blocks * threads * turns` points, of which those from `first` on and below `end` are written.
+    """`blocks * threads * iterations` points, of which those from `first` on and below `end` are written.
 
     None: no condition.  `end` is not more than the `size` that the array has there, unless something is wrong.
     """
@@ -37,7 +37,7 @@ class Axis:
     size: int
     blocks: int
     threads: int
-    turns: int
+    iterations: int
     first: int | None
     end: int | None
 
@@ -70,9 +70,11 @@ class Tiling:
 
     def points(self) -> Points:
         """Block, thread and element of each point that is written."""
-        block, thread, *turns = np.indices([*self.fused, *[x.turns for x in self.axes]]).reshape(2 + len(self.axes), -1)
+        block, thread, *iterations = np.indices([*self.fused, *[x.iterations for x in self.axes]]).reshape(
+            2 + len(self.axes), -1
+        )
         parts = [digits(n, sizes) for n, sizes in ((block, self.blocks), (thread, self.threads))]
-        at = [(b * x.threads + t) * x.turns + i for x, b, t, i in zip(self.axes, *parts, turns, strict=True)]
+        at = [(b * x.threads + t) * x.iterations + i for x, b, t, i in zip(self.axes, *parts, iterations, strict=True)]
         alive = np.logical_and.reduce([x.alive(n) for x, n in zip(self.axes, at, strict=True)])
         element = self.start + sum(n * step for n, step in zip(at, self.steps, strict=True))
         return np.stack([block, thread, element])[:, alive]
@@ -88,33 +90,33 @@ class Tiling:
     def program(self, peeled: bool = False) -> LoweredFunc:
         """With its index and conditions as lowering would simplify them.
 
-        `peeled`: the first turn of the innermost loop stands before it, with the conditions that it needs.
+        `peeled`: the first iteration of the innermost loop stands before it, with the conditions that it needs.
         """
         block, thread = Var("b"), Var("t")
-        turns = [Var(f"i{k}") for k in range(len(self.axes))]
+        iterations = [Var(f"i{k}") for k in range(len(self.axes))]
         ranges = {block: self.fused[0], thread: self.fused[1]} | {
-            v: x.turns for v, x in zip(turns, self.axes, strict=True)
+            v: x.iterations for v, x in zip(iterations, self.axes, strict=True)
         }
         simple = Simplifier({v: (0, n - 1) for v, n in ranges.items()}).simplify
         parts = [digits(v, sizes) for v, sizes in ((block, self.blocks), (thread, self.threads))]
-        memory, lane = Buffer("x", "float32", (self.length,)), turns[0]
-        count = self.axes[0].turns
-        body: Stmt = For(lane, count, ForKind.SERIAL, self._store(memory, parts, turns, simple))
+        memory, lane = Buffer("x", "float32", (self.length,)), iterations[0]
+        count = self.axes[0].iterations
+        body: Stmt = For(lane, count, ForKind.SERIAL, self._store(memory, parts, iterations, simple))
         if peeled and count > 1:
             body = seq(*[
-                self._store(memory, parts, [as_expr(0), *turns[1:]], simple),
-                For(lane, count - 1, ForKind.SERIAL, self._store(memory, parts, [lane + 1, *turns[1:]], simple)),
+                self._store(memory, parts, [as_expr(0), *iterations[1:]], simple),
+                For(lane, count - 1, ForKind.SERIAL, self._store(memory, parts, [lane + 1, *iterations[1:]], simple)),
             ])  # fmt: skip
-        for v, x in zip(turns[1:], self.axes[1:], strict=True):
-            body = For(v, x.turns, ForKind.SERIAL, body)
+        for v, x in zip(iterations[1:], self.axes[1:], strict=True):
+            body = For(v, x.iterations, ForKind.SERIAL, body)
         inner = For(thread, self.fused[1], ForKind.THREAD, body, "threadIdx.x")
         return LoweredFunc("f", (memory,), For(block, self.fused[0], ForKind.BLOCK, inner, "blockIdx.x"))
 
     def _store(
-        self, memory: Buffer, parts: Sequence[Any], turns: Sequence[Expr], simple: Callable[[Expr], Expr]
+        self, memory: Buffer, parts: Sequence[Any], iterations: Sequence[Expr], simple: Callable[[Expr], Expr]
     ) -> Stmt:  # fmt: skip
-        """What is done in a turn of each axis."""
-        at = [(b * x.threads + t) * x.turns + i for x, b, t, i in zip(self.axes, *parts, turns, strict=True)]
+        """What is done in an iteration of each axis."""
+        at = [(b * x.threads + t) * x.iterations + i for x, b, t, i in zip(self.axes, *parts, iterations, strict=True)]
         index = sum((n * step for n, step in zip(at, self.steps, strict=True)), as_expr(self.start))
         bounds = [compare(">=", n, x.first) for n, x in zip(at, self.axes, strict=True) if x.first is not None]
         bounds += [compare("<", n, x.end) for n, x in zip(at, self.axes, strict=True) if x.end is not None]
@@ -151,11 +153,11 @@ def drawn(rng: np.random.Generator) -> Tiling:
     """One that breaks no law."""
     axes = []
     for _ in range(int(rng.integers(1, 4))):
-        blocks, threads, turns = (int(n) for n in rng.integers(1, 5, 3))
-        whole = blocks * threads * turns
-        size = int(rng.integers(max(1, whole - threads * turns), whole + 1))
+        blocks, threads, iterations = (int(n) for n in rng.integers(1, 5, 3))
+        whole = blocks * threads * iterations
+        size = int(rng.integers(max(1, whole - threads * iterations), whole + 1))
         first = int(rng.integers(1, size)) if size > 1 and rng.random() < 0.2 else None
-        axes.append(Axis(size, blocks, threads, turns, first, size if size < whole else None))
+        axes.append(Axis(size, blocks, threads, iterations, first, size if size < whole else None))
     steps = [math.prod(x.size for x in axes[k + 1 :]) for k in range(len(axes))]
     length = math.prod(x.size for x in axes)
     return Tiling(tuple(axes), tuple(steps), 0, length, 0 if rng.random() < 0.5 else None)
@@ -188,7 +190,7 @@ def without_points(monkeypatch: pytest.MonkeyPatch) -> None:
 @MANY
 @pytest.mark.usefixtures("without_points")
 def test_tiles_that_run_over_are_proven_from_their_conditions(seeds: int) -> None:
-    """All of them; of those whose first turn stands apart, with conditions of its own, all but one in fifty."""
+    """All of them; of those whose first iteration stands apart, with conditions of its own, all but one in fifty."""
     unproven = 0
     for seed in range(2 * seeds):
         x = drawn(np.random.default_rng(seed))
@@ -224,7 +226,7 @@ def test_no_tiling_with_a_fault_is_proven(seeds: int) -> None:
 
 THREADS, TURNS = 12, 6
 Number = Callable[[Any, Any], Any]
-"""Of a thread and a turn: of their variables, or of arrays of them."""
+"""Of a thread and an iteration: of their variables, or of arrays of them."""
 Terms = list[tuple[Number, int]]
 
 
@@ -304,14 +306,14 @@ def scattered(rng: np.random.Generator) -> tuple[LoweredFunc, set[str]]:
     start = int(written[2].min(initial=1 << 20)) + int(rng.random() < 0.2)
     end = max(start, int(written[2].max(initial=start)) - int(rng.random() < 0.2)) + 1
     outside = bool(((written[2] < start) | (written[2] >= end)).any())
-    memory, thread, turn = Buffer("x", "float32", (end - start,)), Var("t"), Var("i")
-    simple = Simplifier({thread: (0, THREADS - 1), turn: (0, TURNS - 1)}).simplify
+    memory, thread, iteration = Buffer("x", "float32", (end - start,)), Var("t"), Var("i")
+    simple = Simplifier({thread: (0, THREADS - 1), iteration: (0, TURNS - 1)}).simplify
     body = seq(*[
-        If(simple(logical_and(*[compare(g.op, g.value(thread, turn), g.bound) for g in guards])),
-           Store(memory, simple(index(thread, turn) + (k - start)), const(0.0)))
+        If(simple(logical_and(*[compare(g.op, g.value(thread, iteration), g.bound) for g in guards])),
+           Store(memory, simple(index(thread, iteration) + (k - start)), const(0.0)))
         for guards, index, k in stores
     ])  # fmt: skip
-    loops = For(thread, THREADS, ForKind.THREAD, For(turn, TURNS, ForKind.SERIAL, body), "threadIdx.x")
+    loops = For(thread, THREADS, ForKind.THREAD, For(iteration, TURNS, ForKind.SERIAL, body), "threadIdx.x")
     return LoweredFunc("f", (memory,), loops), laws(outside, races(written, written[:, :0]))
 
 

@@ -40,10 +40,10 @@ from te_lite.verify.verify import Proven, Refuted, Unproven, verdict, verify
 from tests.amount import examples
 from tests.drawn_programs import drawn_program
 from tests.every_access import first_fault
-from tests.schedule_fuzz import Fuzzer, turns
+from tests.schedule_fuzz import Fuzzer, iterations
 from tests.workloads import WORKLOADS
 
-MOST_TURNS = 4000
+MOST_ITERATIONS = 4000
 PER_KIND = 3
 NAMES = ("matmul_relu", "conv2d_stride", "depthwise", "max_pool", "shuffle", "softmax")
 
@@ -126,7 +126,7 @@ def random_programs(gpu: bool) -> Iterator[tuple[LoweredFunc, np.random.Generato
     for name, i in itertools.product(NAMES, range(PER_KIND)):
         rng = np.random.default_rng([14, i])
         func = Fuzzer(te.ComputeDAG(WORKLOADS[name]()), rng, gpu).draw()[1]
-        if turns(func.body) <= MOST_TURNS:
+        if iterations(func.body) <= MOST_ITERATIONS:
             yield func, rng
 
 

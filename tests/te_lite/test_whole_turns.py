@@ -1,4 +1,4 @@
-"""Loops of kernels, and around vectors, that run over their end: only turns at the edge ask, and all are right."""
+"""Loops of kernels, and around vectors, that run over their end: only iterations at the edge ask, and all are right."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def test_every_turn_computes_what_it_did() -> None:
 
 
 def test_only_the_last_turn_asks() -> None:
-    """13 threads: 100 elements are 7 whole turns and one of 9; 40 are 3 and one of 1; 91 are 7."""
-    for m, turns, ask in ((100, 8, 1), (40, 4, 1), (91, 7, 0)):
-        func = lowered(2, m, 13, turns, 1000)
+    """13 threads: 100 elements are 7 whole iterations and one of 9; 40 are 3 and one of 1; 91 are 7."""
+    for m, iterations, ask in ((100, 8, 1), (40, 4, 1), (91, 7, 0)):
+        func = lowered(2, m, 13, iterations, 1000)
         loops = [s for s in stmts_of(func.body) if isinstance(s, For) and s.kind is ForKind.UNROLLED]
         assert conditions(func) == ask
-        assert [loop.extent for loop in loops] == [turns - ask]
+        assert [loop.extent for loop in loops] == [iterations - ask]
         assert not any(isinstance(s, If) for loop in loops for b in bodies(loop) for s in stmts_of(b))
 
 
 def test_a_condition_of_its_own_is_taken_off_too() -> None:
-    """32 of 64 elements are inside: the first two turns of 16, and the last two, which still ask."""
+    """32 of 64 elements are inside: the first two iterations of 16, and the last two, which still ask."""
     assert conditions(lowered(1, 64, 16, 4, 64)) == 0
     func = lowered(1, 64, 16, 4, 32)
     assert [s.extent for s in stmts_of(func.body) if isinstance(s, For) and s.kind is ForKind.UNROLLED] == [2, 2]

@@ -17,7 +17,7 @@ from relay_lite import GraphError
 from relay_lite import pytorch as front
 from relay_lite.pytorch import faster, partition, variants
 from relay_lite.pytorch.options import Options
-from relay_lite.pytorch.program import Program
+from relay_lite.pytorch.program import TorchProgram
 from relay_lite.pytorch.programs import Programs
 from te_lite import environment
 from tests.nonempty import nonempty
@@ -47,16 +47,16 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[TorchProgram]:
     """The programs that were made."""
-    found: list[Program] = []
-    plain = Program.__init__
+    found: list[TorchProgram] = []
+    plain = TorchProgram.__init__
 
-    def init(self: Program, *args: Any) -> None:
+    def init(self: TorchProgram, *args: Any) -> None:
         plain(self, *args)
         found.append(self)
 
-    monkeypatch.setattr(Program, "__init__", init)
+    monkeypatch.setattr(TorchProgram, "__init__", init)
     return found
 
 
@@ -76,7 +76,7 @@ def test_the_backend_is_found_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_network_is_one_program_and_copies_no_input(name: str, programs: list[Program]) -> None:
+def test_a_network_is_one_program_and_copies_no_input(name: str, programs: list[TorchProgram]) -> None:
     model, inputs = made(name)
     want = model(*inputs)
     compiled = torch.compile(model, backend="ansor", fullgraph=True)
@@ -86,7 +86,7 @@ def test_a_network_is_one_program_and_copies_no_input(name: str, programs: list[
 
 
 @pytest.mark.parametrize("name", ["resnet-18", "swin_t", "gpt2"])
-def test_optimize_gives_a_module(name: str, programs: list[Program]) -> None:
+def test_optimize_gives_a_module(name: str, programs: list[TorchProgram]) -> None:
     model, inputs = made(name)
     module = front.optimize(model, inputs)
     assert isinstance(module, nn.Module)
@@ -105,7 +105,7 @@ class Mixed(nn.Module):  # type: ignore[misc, name-defined]
         return self.two(F.relu(torch.ops.tests_ansor.twist(F.relu(self.one(x))))).sum(1)
 
 
-def test_an_unknown_operator_runs_in_pytorch(programs: list[Program], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_operator_runs_in_pytorch(programs: list[TorchProgram], monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(partition.logger, "warning", lambda text, *values: said.append(text % values))
     model, x = Mixed().eval(), torch.randn(4, 5)
@@ -124,7 +124,7 @@ def test_an_operator_with_effects_runs_in_pytorch() -> None:
 
 @pytest.mark.parametrize("theirs", [0.5, 2.0])
 def test_an_operator_stays_in_pytorch_where_the_whole_is_faster_then(
-    theirs: float, programs: list[Program], monkeypatch: pytest.MonkeyPatch
+    theirs: float, programs: list[TorchProgram], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(partition.logger, "warning", lambda text, *values: said.append(text % values))
@@ -139,9 +139,9 @@ def test_an_operator_stays_in_pytorch_where_the_whole_is_faster_then(
     assert said == [f"ansor: 2 operators tried in PyTorch, {kept}"]
     rows = [line for line in tables[-1].splitlines() if line.startswith("aten.addmm")]
     assert [row.endswith("PyTorch's") for row in rows] == [theirs < 1] * 2
-    ran: list[Program] = []
-    plain = Program.__call__
-    monkeypatch.setattr(Program, "__call__", lambda self, *given: [ran.append(self), plain(self, *given)][1])
+    ran: list[TorchProgram] = []
+    plain = TorchProgram.__call__
+    monkeypatch.setattr(TorchProgram, "__call__", lambda self, *given: [ran.append(self), plain(self, *given)][1])
     module(x)
     assert len(ran) == (2 if theirs < 1 else 1) and set(ran) <= set(programs)
 
@@ -167,7 +167,9 @@ def test_calls_that_return_at_once_are_not_queued_without_end(monkeypatch: pytes
     assert called[0] == 3 + faster.ROUNDS  # one call where time is out
 
 
-def test_large_tensors_of_a_graph_are_no_surprise(programs: list[Program], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tensors_of_a_graph_are_no_surprise(
+    programs: list[TorchProgram], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The limit of what comes from outside does not hold for tensors that PyTorch has; one that is set does."""
     monkeypatch.setattr(
         partition.environment, "ANSOR_TENSOR_BYTES", environment.Variable("ANSOR_TENSOR_BYTES", "", "64")
@@ -183,7 +185,7 @@ def test_large_tensors_of_a_graph_are_no_surprise(programs: list[Program], monke
     assert len(programs) == 1
 
 
-def test_what_is_refused_by_a_converter_runs_in_pytorch(programs: list[Program]) -> None:
+def test_what_is_refused_by_a_converter_runs_in_pytorch(programs: list[TorchProgram]) -> None:
     class Masked(nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
             return (x * 2).topk(2).values.nonzero().float() + 1, torch.fft.rfft(x).abs().sin()
@@ -205,7 +207,7 @@ def test_a_part_that_is_not_compiled_runs_in_pytorch(monkeypatch: pytest.MonkeyP
         close(module(x), model(x))
 
 
-def test_tensors_elsewhere_are_left_to_pytorch(programs: list[Program]) -> None:
+def test_tensors_elsewhere_are_left_to_pytorch(programs: list[TorchProgram]) -> None:
     class Moves(nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:
             return (x * 3 + 1).to("meta"), x.exp() + 1
@@ -234,7 +236,7 @@ def test_training_is_refused() -> None:
         front.optimize(model.train(), (x,))
 
 
-def test_every_shape_has_a_program_in_a_bounded_cache(programs: list[Program]) -> None:
+def test_every_shape_has_a_program_in_a_bounded_cache(programs: list[TorchProgram]) -> None:
     model = Mixed().eval()
     compiled, module = both(model, torch.randn(4, 5))
     programs.clear()
@@ -287,7 +289,7 @@ def test_weights_that_change_are_seen() -> None:
         close(module(x), model(x))
 
 
-def test_modules_that_share_their_code_keep_their_weights(programs: list[Program]) -> None:
+def test_modules_that_share_their_code_keep_their_weights(programs: list[TorchProgram]) -> None:
     class Linear(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
@@ -304,7 +306,7 @@ def test_modules_that_share_their_code_keep_their_weights(programs: list[Program
     assert len(programs) == 3
 
 
-def test_inputs_that_are_not_aligned_are_copied_and_counted(programs: list[Program]) -> None:
+def test_inputs_that_are_not_aligned_are_copied_and_counted(programs: list[TorchProgram]) -> None:
     """One whose axes were exchanged has programs of its own, which read it as it lies."""
     model = Mixed().eval()
     module = front.optimize(model, (torch.randn(4, 5),))
@@ -408,7 +410,9 @@ def test_what_is_measured_goes_into_the_log_and_is_used(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["compile", "optimize"])
-def test_tensors_in_another_order_of_axes_are_read_and_given_as_they_lie(way: str, programs: list[Program]) -> None:
+def test_tensors_in_another_order_of_axes_are_read_and_given_as_they_lie(
+    way: str, programs: list[TorchProgram]
+) -> None:
     conv, image = nn.Conv2d(4, 6, 3).eval(), torch.randn(2, 4, 9, 7).to(memory_format=torch.channels_last)
     run = torch.compile(conv, backend="ansor") if way == "compile" else front.optimize(conv, (image,))
     got, want = run(image), conv(image)
@@ -419,7 +423,7 @@ def test_tensors_in_another_order_of_axes_are_read_and_given_as_they_lie(way: st
         assert len(programs) == 2 and [p.copied for p in programs] == [0, 0]
 
 
-def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> None:
+def test_a_weight_that_nothing_changed_is_held_once(programs: list[TorchProgram]) -> None:
     model, index = nn.Embedding(99, 64), torch.randint(0, 99, (5, 3))
     compiled = torch.compile(model, backend="ansor")
     close(compiled(index), model(index))
@@ -430,7 +434,7 @@ def test_a_weight_that_nothing_changed_is_held_once(programs: list[Program]) -> 
 
 
 @pytest.mark.parametrize("kind", ["1d", "2d", "3d", "momentum None", "plain", "no stats", "half"])
-def test_batch_norms_in_training_are_as_eager_and_one_program(kind: str, programs: list[Program]) -> None:
+def test_batch_norms_in_training_are_as_eager_and_one_program(kind: str, programs: list[TorchProgram]) -> None:
     """Without gradients: moments of the batch, and running ones that are written; dropout is PyTorch's own."""
     shape = {"1d": (7, 5), "3d": (2, 5, 3, 2, 4)}.get(kind, (3, 5, 4, 6))
     norm = {"1d": nn.BatchNorm1d, "3d": nn.BatchNorm3d}.get(kind, nn.BatchNorm2d)
@@ -457,7 +461,7 @@ def test_batch_norms_in_training_are_as_eager_and_one_program(kind: str, program
         assert len(programs) == 2  # one in front of the dropout and one behind, for all calls
 
 
-def test_instance_norms_that_track_are_as_eager_and_one_program(programs: list[Program]) -> None:
+def test_instance_norms_that_track_are_as_eager_and_one_program(programs: list[TorchProgram]) -> None:
     model = nn.InstanceNorm2d(3, affine=True, track_running_stats=True, momentum=0.3)
     other = copy.deepcopy(model)
     compiled = torch.compile(other, backend="ansor")
@@ -556,7 +560,7 @@ def test_where_only_seconds_are_given_trials_do_not_end_them(tmp_path: Any) -> N
     assert Options(trials=7, log=tmp_path / "log.json").budget(1, None).trials == 7
 
 
-def test_a_weight_that_gets_other_memory_is_read_where_it_was(programs: list[Program]) -> None:
+def test_a_weight_that_gets_other_memory_is_read_where_it_was(programs: list[TorchProgram]) -> None:
     """PyTorch tells nobody of `weight.data = other`: the result is that of the old values, as the docs say."""
     model, index = nn.Embedding(99, 64), torch.randint(0, 99, (5, 3))
     compiled = torch.compile(model, backend="ansor")
@@ -568,7 +572,7 @@ def test_a_weight_that_gets_other_memory_is_read_where_it_was(programs: list[Pro
     assert len(others) == 4 and programs[0].lent
 
 
-def test_expanded_inputs_and_outputs(programs: list[Program]) -> None:
+def test_expanded_inputs_and_outputs(programs: list[TorchProgram]) -> None:
     model, row = nn.Sequential(nn.Linear(16, 5), nn.ReLU()).eval(), torch.randn(1, 16).expand(8, 16)
     for run in (front.optimize(model, (row,), keep_faster=True), torch.compile(model, backend="ansor")):
         close(run(row), model(row))
@@ -595,7 +599,7 @@ def test_tensors_in_several_orders_have_programs_of_their_own() -> None:
             close(got, want)
 
 
-def test_inputs_of_another_device_are_brought(programs: list[Program]) -> None:
+def test_inputs_of_another_device_are_brought(programs: list[TorchProgram]) -> None:
     """The partitioner may hand a part what lies elsewhere; its address would mean nothing there."""
     torch.compile(F.relu, backend="ansor")(torch.randn(3))
     other = type("Elsewhere", (), {"device": "meta", "to": lambda self, *a, **k: torch.ones(3)})()

@@ -18,7 +18,7 @@ from ansor.sketch.plain import untuned_state
 from relay_lite import pytorch as front
 from relay_lite.pytorch import faster, network, variants, verdict
 from relay_lite.pytorch.faster import Tried
-from relay_lite.pytorch.program import Program
+from relay_lite.pytorch.program import TorchProgram
 from relay_lite.pytorch.verdict import Built, Compared, against_defaults, sentence
 from te_lite.errors import TeError
 
@@ -76,11 +76,11 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[TorchProgram]:
     """The programs that were called, in order."""
-    found: list[Program] = []
-    plain = Program.__call__
-    monkeypatch.setattr(Program, "__call__", lambda self, *given: [found.append(self), plain(self, *given)][1])
+    found: list[TorchProgram] = []
+    plain = TorchProgram.__call__
+    monkeypatch.setattr(TorchProgram, "__call__", lambda self, *given: [found.append(self), plain(self, *given)][1])
     return found
 
 
@@ -95,7 +95,7 @@ def small() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("way", ["optimize", "compile"])
 def test_default_programs_stay_where_the_records_found_are_slow(
-    way: str, heard: list[str], compilations: list[bool], ran: list[Program], tmp_path: Path,
+    way: str, heard: list[str], compilations: list[bool], ran: list[TorchProgram], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Also when weights are written to, which measures nothing again."""
@@ -164,7 +164,7 @@ def test_nothing_is_compared_where_time_is_short(
 
 @pytest.mark.parametrize("tune", [lambda *args, **options: None, planted(error=4)])
 def test_nothing_is_timed_where_no_record_was_found(
-    tune: Tune, heard: list[str], compilations: list[bool], ran: list[Program], tmp_path: Path,
+    tune: Tune, heard: list[str], compilations: list[bool], ran: list[TorchProgram], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Nor said, but that there is none; neither is it where all that is asked for is in the log."""

@@ -139,7 +139,7 @@ class Programs:
 
         def drawn() -> te.State:
             fuzzer = Fuzzer(dag, rng, target == "cuda")
-            fuzzer.most_turns = 40_000
+            fuzzer.most_iterations = 40_000
             return fuzzer.draw(60)[0]
 
         return self.phase("draw a schedule", target, drawn)

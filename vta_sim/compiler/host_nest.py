@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from te_lite.errors import require
 from te_lite.expr.expr import BufferLoad, Var
 from te_lite.expr.visit import walk
-from te_lite.loops.perfect_nest import IN_TURN, perfect_nest
+from te_lite.loops.perfect_nest import SEQUENTIAL, perfect_nest
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, stmts_of
 from te_lite.loops.stmt_text import head_text
 
@@ -106,7 +106,7 @@ def _nodes(s: Stmt, path: tuple[Var, ...], home: dict[Buffer, tuple[Var, ...]]) 
 def _check_loop(s: Stmt) -> None:
     law = "a tile that runs over the edge needs a condition, which no instruction has: tiles must divide their loops"
     require(not isinstance(s, If), CompileError, head_text(s), law)
-    ok = isinstance(s, For) and s.kind in (*IN_TURN, ForKind.TENSORIZED)
+    ok = isinstance(s, For) and s.kind in (*SEQUENTIAL, ForKind.TENSORIZED)
     require(ok, CompileError, head_text(s), "virtual threads must be the outermost loops, others must be plain")
 
 

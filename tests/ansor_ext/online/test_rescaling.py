@@ -112,8 +112,8 @@ def test_places_along_which_nothing_is_computed() -> None:
     assert names == ["most", "whole"]
     s = te.Schedule(state)
     (sums,) = [op.output() for op in state.ops if op.name == "O.undivided"]
-    head, turn, step, rows, *inner = s[sums].leaf_iter_vars
-    s[sums].reorder(head, rows, turn, step, *inner)
+    head, iteration, step, rows, *inner = s[sums].leaf_iter_vars
+    s[sums].reorder(head, rows, iteration, step, *inner)
     with pytest.raises(LowerError, match="compute_along most: the loop must be the first one that runs in turn"):
         te.lower(s, tensors)
     w = Weighted()

@@ -1,4 +1,4 @@
-"""Double-buffered tiles: the same results with one barrier a turn, refusals where there are none, planted faults."""
+"""Double-buffered tiles: the same results with one barrier an iteration, refusals where there are none, and faults."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AHEAD = [name for name in PROGRAMS if name != "one turn"]
 
 
 def pipelines(func: te.LoweredFunc) -> list[For]:
-    """The loops whose turns are tiles."""
+    """The loops whose iterations are tiles."""
     found = [s for s in stmts_of(func.body) if isinstance(s, For)]
     return [s for s in found if any(isinstance(b, Barrier) and b.publishes for b in bodies(s.body))]
 
@@ -73,7 +73,7 @@ def test_a_loop_of_one_turn_has_nothing_to_fetch_ahead() -> None:
 
 @pytest.mark.parametrize("depth, again", [(5, 2), (4, 1)])
 def test_a_pipeline_that_runs_again_meets_before_it_only_for_odd_turns(depth: int, again: int) -> None:
-    """Three turns of 5, or four turns of 4."""
+    """Three iterations of 5, or four iterations of 4."""
     func = te.lower(Product(17, 8, 15, 4, 8, depth, serial=True).state())
     assert barriers(func.body) == again
 
@@ -278,7 +278,7 @@ def test_every_barrier_is_needed(fault: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", AHEAD)
 def test_tiles_that_do_not_alternate_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(double_buffer._Turn, "count", 1)
+    monkeypatch.setattr(double_buffer._Iteration, "count", 1)
     state = PROGRAMS[name].state()
     with pytest.raises(InterpError, match="race"):
         Oracle(state.dag, np.random.default_rng(1)).mismatch(te.lower(state), run)

@@ -44,7 +44,7 @@ def test_two_tiles_are_a_double_buffer() -> None:
 
 def test_tiles_are_no_more_than_turns_and_barriers_count_groups() -> None:
     assert str(te.lower(piped("two turns", 4))) == str(te.lower(PROGRAMS["two turns"].state()))
-    func = te.lower(piped("whole tiles", 3))  # four turns
+    func = te.lower(piped("whole tiles", 3))  # four iterations
     (loop,) = [s for s in stmts_of(func.body) if isinstance(s, For) and _publishes(s.body)]
     assert loop.extent == 4 and [s.left for s in _barriers(loop)] == [1]
     assert [s.left for s in _barriers(func.body)] == [1, 1], "one between the copies before the loop"

@@ -190,14 +190,14 @@ def test_operands_leave_room_for_addresses() -> None:
 
 def test_the_barrier_comes_before_the_last_step() -> None:
     source = emit(te.lower(TILES["quadrants"])).source
-    turns = source[source.index("for (int k_0") :]
-    steps, last = turns.index("v_step"), turns.index("__syncthreads();")
-    assert steps < last < turns.rindex("+=") and turns.count("__syncthreads();") == 1
+    iterations = source[source.index("for (int k_0") :]
+    steps, last = iterations.index("v_step"), iterations.index("__syncthreads();")
+    assert steps < last < iterations.rindex("+=") and iterations.count("__syncthreads();") == 1
 
 
 @pytest.mark.parametrize(("limit", "loops"), [(0, ["7"]), (16, ["3", "2"]), (32, ["4", "3"])])
 def test_steps_are_written_out_as_far_as_their_stage_says(limit: int, loops: list[str]) -> None:
-    """8 sums a thread, 8 steps a turn, the last one behind the barrier: groups of steps, and steps of a group."""
+    """8 sums a thread, 8 steps an iteration, the last one behind the barrier: groups of steps, and steps of a group."""
     tile = product(32, 16, 24, (1, 4, 2, 2), (1, 4, 2, 1), (2, 4), 4)
     state = replay(tile.dag, [*tile.steps, Pragma(4, 0, f"auto_unroll_max_step${limit}")])
     func = te.lower(state)
@@ -211,30 +211,36 @@ def test_many_turns_have_no_conditions() -> None:
     assert "if (k_0 + 1 < 5)" in few and "k_0 + 1 <" not in many and "k_0 + 1 <" not in warps
     assert "(k_0 < 14 ? k_0 : 14)" in many and "? k_0" not in few
     assert [s.count("__syncwarp();") for s in (few, many, warps)] == [0, 0, 1]
-    turns = warps[warps.index("for (int k_0") :]
-    read, meet, steps = turns.index("= *(const float4 *)(A + "), turns.index("__syncwarp"), turns.index("+=")
-    stored, last = turns.index("= A_shared_fetched["), turns.index("__syncthreads();")
+    iterations = warps[warps.index("for (int k_0") :]
+    read, meet, steps = (
+        iterations.index("= *(const float4 *)(A + "),
+        iterations.index("__syncwarp"),
+        iterations.index("+="),
+    )
+    stored, last = iterations.index("= A_shared_fetched["), iterations.index("__syncthreads();")
     assert read < meet < steps < stored < last
 
 
 def test_turns_that_run_again_keep_their_conditions() -> None:
-    """What the last turn would fetch could meet the first tile of the next round."""
+    """What the last iteration would fetch could meet the first tile of the next round."""
     (nest,), _ = kernel_nests(te.lower(TILES["many turns of warps"]))
     again = For(Var("again"), 2, ForKind.SERIAL, nest.body)
     for body, conditions in ((nest.body, 0), (again, 3)):
         ranges = nest.ranges()
         found = with_register_double_buffers(with_lane_digits(body, ranges), ranges, 32)
-        turn = [s for s in stmts_of(found) if isinstance(s, If) and "k_0" in str(s.cond) and "+ 1) <" in str(s.cond)]
-        assert len(turn) == conditions
+        iteration = [
+            s for s in stmts_of(found) if isinstance(s, If) and "k_0" in str(s.cond) and "+ 1) <" in str(s.cond)
+        ]
+        assert len(iteration) == conditions
 
 
 def test_copies_that_turn_go_through_registers() -> None:
-    """In vectors, read before the steps and stored after them; those that do not turn are asynchronous."""
+    """In vectors, read before the steps and stored after them; those that do not iteration are asynchronous."""
     source = emit(te.lower(TILES["quadrants"])).source
-    turns = source[source.index("for (int k_0") :]
-    read, stored = turns.index("= *(const float4 *)(A + "), turns.index("= A_shared_fetched[")
-    assert read < turns.index("v_step") < stored < turns.index("__syncthreads();")
-    assert "copy_async<16>(B_shared" in turns and "copy_async<4>" not in turns
+    iterations = source[source.index("for (int k_0") :]
+    read, stored = iterations.index("= *(const float4 *)(A + "), iterations.index("= A_shared_fetched[")
+    assert read < iterations.index("v_step") < stored < iterations.index("__syncthreads();")
+    assert "copy_async<16>(B_shared" in iterations and "copy_async<4>" not in iterations
     assert "_fetched" not in emit(te.lower(TILES["as it is read"])).source
 
 
@@ -244,9 +250,9 @@ def test_copies_that_turn_go_through_registers() -> None:
 def test_copies_under_conditions_that_lanes_share_go_through_registers_as_well(name: str, read: str) -> None:
     """Padding chooses between vectors, and threads that are left over read and store under their condition."""
     source = emit(te.lower(TILES[name])).source
-    turns = source[source.index("for (int k_0") :]
-    assert read in turns and "copy_async<4>" not in turns
-    assert turns.count("(int)threadIdx.x < 36) {") == 2 * (name == "threads that are left over")
+    iterations = source[source.index("for (int k_0") :]
+    assert read in iterations and "copy_async<4>" not in iterations
+    assert iterations.count("(int)threadIdx.x < 36) {") == 2 * (name == "threads that are left over")
 
 
 def test_squares_are_stored_in_vectors() -> None:
@@ -290,9 +296,9 @@ def test_copies_without_lanes_are_left_alone() -> None:
 def test_what_a_thread_fetches_is_bounded() -> None:
     i, lane = Var("i"), Var("lane")
     tile, a = Buffer("tile", "float32", (4, 64), "shared", pipelined=True), Buffer("A", "float32", (256,))
-    for turns, count in ((8, 1), (16, 0)):
+    for iterations, count in ((8, 1), (16, 0)):
         store = Store(tile, lane * 64 + i, a[i * 4 + lane])
-        copy = For(i, turns, ForKind.SERIAL, For(lane, 4, ForKind.VECTORIZED, store))
+        copy = For(i, iterations, ForKind.SERIAL, For(lane, 4, ForKind.VECTORIZED, store))
         assert len(staged(copy).registers) == count
 
 

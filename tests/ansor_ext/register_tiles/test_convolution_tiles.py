@@ -81,7 +81,7 @@ def test_programs_compute_the_convolution(name: str) -> None:
         (convolution((64, 8, 131072), 64, (3,)), [(1, 1, 1, 1), (1, 8, 8, 1), (2, 32, 4, 1), (4, 1), (3, 1)]),
         (convolution((32, 64, 512), 48, (3,)), None),  # few filters
         (convolution((2, 64, 512), 128, (3,)), None),  # few blocks
-        (convolution((32, 61, 4096), 128, (3,)), None),  # no turn of an even number of terms
+        (convolution((32, 61, 4096), 128, (3,)), None),  # no iteration of an even number of terms
         (convolution((512, 64, 77, 30), 128, (3, 3)), None),  # tiles are half empty
         (conv2d_nchw(64, 16, 56, 64, 3, 2, 1), None),  # likewise
         (depthwise(8, 256, 64), None),

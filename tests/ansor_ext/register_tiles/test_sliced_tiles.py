@@ -13,7 +13,7 @@ from ansor.core.target.target import Target
 from ansor.sketch.generate import extra_sketches
 from ansor.sketch.rule import SketchContext
 from ansor_ext.register_tiles.sliced_tiles import VARIANTS, best_tiles, shape_of
-from ansor_ext.register_tiles.tile_cost import WORD, Product, Tile, cycles, in_squares, resident, shared_words
+from ansor_ext.register_tiles.tile_cost import WORD, BlockTile, Product, cycles, in_squares, resident, shared_words
 from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
@@ -153,12 +153,12 @@ def test_tiles_fit_and_differ(size: tuple[int, int, int, int], shared: int) -> N
 
 def test_what_costs_more() -> None:
     """Waste, a block more than there are multiprocessors, tiles that are turned, and blocks without room."""
-    product, tile = Product(1, 128, 8192, 1024), Tile(128, 64, (8, 8), 16, 2)
+    product, tile = Product(1, 128, 8192, 1024), BlockTile(128, 64, (8, 8), 16, 2)
     cost = cycles(tile, product)
     assert cycles(tile, Product(1, 129, 8192, 1024)) > 1.5 * cost
     assert cycles(tile, Product(1, 128, 8192, 1024, turned=(True, True))) > cost
     assert cycles(tile, Product(1, 128, 8192, 1024, lanes=(1, 1))) > cost
-    assert cycles(Tile(256, 256, (8, 8), 16, 2), product) == float("inf")
+    assert cycles(BlockTile(256, 256, (8, 8), 16, 2), product) == float("inf")
 
 
 def test_products_for_tensor_cores_have_none() -> None:

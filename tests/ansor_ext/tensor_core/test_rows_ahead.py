@@ -1,4 +1,4 @@
-"""Rows that groups of warps load a turn ahead: in which order, and that nothing is read or overwritten too early."""
+"""Rows that groups of warps load an iteration ahead: in which order, and that nothing is read or written too early."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def program(of: Tiled) -> te.LoweredFunc:
 def test_rows_of_the_next_turn_are_loaded_while_this_one_multiplies(of: Tiled, ahead: bool) -> None:
     """Where they are loaded at all and a tile is to spare; floats in parts are cut between two barriers."""
     source = emit(program(of)).source
-    turn = source[source.index("for (int k_0 = 0") :]
-    order = re.findall(r"__syncthreads|copy_async<|ldmatrix_x4|wgmma_m|wgmma_wait", turn)
+    iteration = source[source.index("for (int k_0 = 0") :]
+    order = re.findall(r"__syncthreads|copy_async<|ldmatrix_x4|wgmma_m|wgmma_wait", iteration)
     found = [x for k, x in enumerate(order) if k == 0 or x != order[k - 1]]
     assert (found[:2] == ["wgmma_m", "__syncthreads"]) == ahead
     if ahead:

@@ -63,10 +63,10 @@ def linear(m: int, n: int, k: int, dtype: str) -> list[Tensor]:
     return [a, b, bias, topi.nn.relu(topi.nn.bias_add(c, bias))]
 
 
-def batched(b: int, m: int, n: int, k: int, dtype: str, turns: tuple[bool, bool]) -> list[Tensor]:
-    x = te.placeholder((b, k, m) if turns[0] else (b, m, k), name="X", dtype=dtype)
-    y = te.placeholder((b, n, k) if turns[1] else (b, k, n), name="Y", dtype=dtype)
-    z = topi.nn.batch_matmul(x, y, out_dtype="float32", transpose_a=turns[0], transpose_b=turns[1])
+def batched(b: int, m: int, n: int, k: int, dtype: str, iterations: tuple[bool, bool]) -> list[Tensor]:
+    x = te.placeholder((b, k, m) if iterations[0] else (b, m, k), name="X", dtype=dtype)
+    y = te.placeholder((b, n, k) if iterations[1] else (b, k, n), name="Y", dtype=dtype)
+    z = topi.nn.batch_matmul(x, y, out_dtype="float32", transpose_a=iterations[0], transpose_b=iterations[1])
     return [x, y, z]
 
 
@@ -357,7 +357,7 @@ def test_groups_of_warps_are_for_targets_that_say_they_have_them(target: str, th
 def test_the_columns_of_a_group_are_the_factor_that_lies_along_its_terms(
     tensors: list[Tensor], columns: str | None
 ) -> None:
-    """Enough of them, and terms for a turn; where neither factor lies so, there are no groups."""
+    """Enough of them, and terms for an iteration; where neither factor lies so, there are no groups."""
     dag = ComputeDAG(tensors)
     (k,) = [k for k, op in enumerate(dag.ops) if op.reduce_axis]
     roles = roles_of(TARGET, dag.init_state, k, groups=True)
@@ -406,7 +406,7 @@ def test_sums_are_split_where_blocks_are_few() -> None:
     """Parts of 128 terms or more, a kernel that adds them up, and what follows there."""
     found = sketches(ComputeDAG(linear(53, 40, 512, "float16")))
     factors = [{s.op.shape[0] for s in x.stages if s.op.name.endswith(".rf")} for x in found]
-    assert factors == [set()] * 6 + [{2}] * 6 + [{4}] * 6  # 512 / 4 are two turns of a group
+    assert factors == [set()] * 6 + [{2}] * 6 + [{4}] * 6  # 512 / 4 are two iterations of a group
     assert len(sketches(ComputeDAG(linear(4096, 4096, 4096, "float16")))) == 6
     parts = spaces(ComputeDAG(matmul(21, 18, 384, "float16")))[3:]  # 12 instructions each, behind which are others
     assert len(parts) == 3 and all(set(x.grids[0].table.points[:, 4].tolist()) == {1, 2, 4} for x in parts)

@@ -18,7 +18,7 @@ from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite.errors import UnsafeError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, compare
 from te_lite.loops.instructions import Cut, WarpLoad, WarpMultiply
-from te_lite.loops.perfect_nest import IN_TURN
+from te_lite.loops.perfect_nest import SEQUENTIAL
 from te_lite.loops.stmt import Alloc, Barrier, For, ForKind, If, Stmt, Store, bodies, seq, stmts_of, with_bodies
 from te_lite.meaning.interp import run
 from te_lite.tensor_core.mma import MMA
@@ -67,7 +67,7 @@ def test_a_layout_that_tensor_cores_cannot_read_is_refused(name: str) -> None:
 
 def around_steps(s: Stmt, change: Callable[[For], Stmt]) -> Stmt:
     """A body whose loop over steps is changed."""
-    if isinstance(s, For) and s.kind in IN_TURN and isinstance(s.body, Alloc) and multiplies_in_groups(s):
+    if isinstance(s, For) and s.kind in SEQUENTIAL and isinstance(s.body, Alloc) and multiplies_in_groups(s):
         return change(s)
     return with_bodies(s, tuple([around_steps(b, change) for b in bodies(s)]))
 
@@ -183,8 +183,8 @@ def test_tiles_of_later_turns_are_fetched_while_products_of_many_columns_go_on()
 
     def order(program: Tiled) -> list[str]:
         source = emit(lowered(program)).source
-        turn = source[source.index("for (int k_0 = 0") :]
-        return re.findall(r"(__syncthreads|copy_async<|wgmma_m16|wgmma_wait)", turn)[:5]
+        iteration = source[source.index("for (int k_0 = 0") :]
+        return re.findall(r"(__syncthreads|copy_async<|wgmma_m16|wgmma_wait)", iteration)[:5]
 
     behind, first = "__syncthreads wgmma_m16 copy_async<", "__syncthreads copy_async<"
     assert " ".join(order(many)).startswith(behind)
@@ -200,7 +200,7 @@ def test_tiles_of_later_turns_are_fetched_while_products_of_many_columns_go_on()
 )  # fmt: skip
 @pytest.mark.one_in(2)
 def test_a_product_that_goes_on_is_waited_for_in_time(old: str, new: str, found: str) -> None:
-    """With four tiles it goes on over the barrier of the next turn; the tile that it reads is left alone so long."""
+    """With four tiles it goes on over the barrier of the next iteration; the tile that it reads is kept so long."""
     of = GROUPS["half, four tiles"]
     program = emit(lowered(of))
     start = program.source.index('extern "C"')

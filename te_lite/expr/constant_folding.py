@@ -1,7 +1,7 @@
-"""The laws by which expressions fold: one table for each class of dtypes, and the value of an operation on constants.
+"""Constant folding: the identities of each class of dtypes, in one table, and the value of an operation on constants.
 
-A law is taken only where it holds for every value of the dtype: NaN, infinities and both zeros of floats, wrapping of
-integers, `x / 0 = x // 0 = x % 0 = 0` of integers.  `docs/arithmetic.md` has the table with its reasons.
+An identity is taken only where it holds for every value of the dtype: NaN, infinities and both zeros of floats,
+wrapping of integers, `x / 0 = x // 0 = x % 0 = 0` of integers.  `docs/arithmetic.md` has the table with its reasons.
 
 What has no value that all backends must give is not folded: a float that does not fit the integer it is cast to, and
 int32 and int64 constants whose result leaves the dtype, which wrap as data and do not as indices.
@@ -30,7 +30,7 @@ _INTEGER: dict[tuple[str, str, str], str] = {
     ("/", "left", "0"): ZERO, ("//", "left", "0"): ZERO, ("%", "left", "0"): ZERO,
     ("/", "right", "0"): ZERO, ("//", "right", "0"): ZERO, ("%", "right", "0"): ZERO,
 }  # fmt: skip
-LAWS: dict[str, dict[tuple[str, str, str], str]] = {
+IDENTITIES: dict[str, dict[tuple[str, str, str], str]] = {
     "float": {
         ("+", "right", "-0"): OTHER, ("+", "left", "-0"): OTHER, ("-", "right", "0"): OTHER,
         ("*", "right", "1"): OTHER, ("*", "left", "1"): OTHER, ("/", "right", "1"): OTHER,
@@ -52,15 +52,15 @@ def dtype_class(dtype: str) -> str:
     return "bool" if dtype == "bool" else "unsigned" if is_unsigned(dtype) else "signed"
 
 
-_LAWS_OF = {dtype: LAWS[dtype_class(dtype)] for dtype in DTYPES}
+_IDENTITIES_OF = {dtype: IDENTITIES[dtype_class(dtype)] for dtype in DTYPES}
 
 
-def law(op: str, side: str, value: Number, dtype: str) -> str | None:
+def folds_to(op: str, side: str, value: Number, dtype: str) -> str | None:
     """What `value op x` (side "left") or `x op value` ("right") gives for every x of `dtype`: OTHER, ZERO or None."""
     if value != 0 and value != 1:
         return None
     sign = "-" if value == 0 and math.copysign(1, value) < 0 else ""
-    return _LAWS_OF[dtype].get((op, side, f"{sign}{int(value)}"))
+    return _IDENTITIES_OF[dtype].get((op, side, f"{sign}{int(value)}"))
 
 
 def wrapped(value: int, dtype: str) -> int:
