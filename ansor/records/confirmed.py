@@ -2,10 +2,10 @@
 
     # confirm {"turns": [record, ...]}     the best few programs of a workload; the costs of each are all its figures
 
-The least of many single figures is the luckiest of them, and on a busy machine no more than that.  So the programs of
-the last such line that were timed most often, for the slower ones left earlier, are known by the median of their
-figures, and other programs that were measured before it are out of the race; those that came after it are not.  Figures
-that are far apart are those of a busy machine and do not go before earlier ones of a quiet machine.  Readers of TVM's
+The least of many single figures is the luckiest of them, and on a busy machine no more than that.  So the last
+such line decides.  Of its programs those that were timed most often count, by the median of their figures; the slower
+ones left earlier.  Other programs that were measured before the line are out of the race, later ones are not.  Figures
+that are far apart are those of a busy machine and do not replace earlier ones of a quiet machine.  Readers of TVM's
 format skip the line.
 """
 

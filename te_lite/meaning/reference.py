@@ -1,8 +1,8 @@
 """What a computation means: the ops of a DAG evaluated in NumPy, without schedule, lowering or compiler.
 
 This is the oracle of tests and of measured programs, so it shares no code with the rest of the system beyond the
-expressions, which it takes as they are written: nothing is folded.  Work is done on boxes of the iteration space small
-enough that temporaries stay below some 64 MB; several threads take boxes, each of which writes elements of its own.
+expressions, which it takes as they are written: nothing is folded.  The iteration space is cut into
+boxes, so small that temporaries stay below some 64 MB; threads take boxes, each of which writes elements of its own.
 `reference_fold.py` reduces; `reference_points.py` evaluates a few points.
 """
 
