@@ -1,9 +1,9 @@
 """`python -m ansor.cluster.keeper`: the process that starts a machine's part of the engine, and ends it.
 
-It leads a session of its own.  It reads one line of JSON, `{"host", "port", "head", "folder", "engine", "temporary"}`,
-whose last are folders in the first, for the engine and for what runs below it, and answers with one,
-`{"node_id", "address"}` or `{"refusal": sentence}`.  When the process that started it closes its input, which the
-kernel does when that is killed, it ends everything that it started, removes the folder, and ends.  A line
+It leads a session of its own.  It reads one line of JSON, `{"host", "port", "head", "folder", "engine", "temporary"}`:
+`engine` and `temporary` are folders in `folder`, for the engine and for what runs below it.  It answers with one line,
+`{"node_id", "address"}` or `{"refusal": sentence}`.  When its input is closed, it ends everything that it started,
+removes the folder, and ends; the kernel closes the input when the process that started the keeper is killed.  A line
 `{"ended": what}` says that a part of the engine has ended before.
 """
 

@@ -1,4 +1,4 @@
-"""Mutations of one's own, whose answers are checked: a row that is no program would end far from its cause."""
+"""Mutations of one's own, whose answers are checked: a row that is no program would fail far from where it was made."""
 
 from __future__ import annotations
 

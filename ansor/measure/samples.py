@@ -1,8 +1,8 @@
-"""What is right for an output at some of its elements: where it is too large to be known everywhere.
+"""Right values of an output at some of its elements, where it is too large for a reference of all.
 
-Corners, edges and random elements are taken, as many as a budget of evaluations allows; all of them, if that is all
-there is.  Where an element needs long reductions that its neighbours need, too (the sum of a row), elements of few rows
-are taken.  `accepted_at` is `check.accepted_values` at points, on inputs that are drawn (`te_lite/meaning/drawn.py`).
+Corners, edges and random elements are taken, as many as a budget of evaluations allows, or all there are.  Where an
+element needs long reductions that its neighbours need, too (the sum of a row), elements of few rows are taken.
+`accepted_at` is `check.accepted_values` at points, on inputs that are drawn (`te_lite/meaning/drawn.py`).
 """
 
 from __future__ import annotations

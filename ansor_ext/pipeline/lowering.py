@@ -10,7 +10,7 @@ The reduction loops around a copy that enclose nothing else become one loop over
 the end of an inner loop.  A loop of one iteration stays as it is: there is nothing to fetch ahead.
 
 Why one barrier an iteration is enough.  Call B(t) the barrier of iteration t.  Two kinds of accesses of tile t % 2 must
-be kept apart.  compute(t) reads what copy(t) wrote: copy(t) stands before B(t) (in turn t - 1, or before the loop),
+be kept apart.  compute(t) reads what copy(t) wrote: copy(t) stands before B(t) (in iteration t - 1, or before it),
 compute(t) after it.  copy(t + 2) overwrites what compute(t) read: compute(t) stands before B(t + 1), and copy(t + 2),
 which is in iteration t + 1, after it.  Between B(t) and B(t + 1) only copy(t + 1) writes, to tile (t + 1) % 2, and only
 compute(t) reads, from the other one. Where the whole pipeline is run again by a loop around it, the first copy
@@ -166,7 +166,7 @@ class _Pass:
     def _at(
         self, stmts: Iterable[Stmt], nest: Sequence[For], tiles: Mapping[Buffer, Buffer], iteration: Expr
     ) -> list[Stmt]:
-        """Statements of turn number `turn`, on the tile of that turn."""
+        """Statements of iteration number `iteration`, on the tile of that iteration."""
         simplify = self.facts.simplifier.simplify
         env: dict[Var, Expr] = {}
         stride = 1

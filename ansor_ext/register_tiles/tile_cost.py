@@ -4,7 +4,7 @@
     issue     multiply-adds, reads of operands and copies of the fullest of the four schedulers; more for few warps
     shared    wavefronts of shared memory: operands that are read, elements that are stored turned
     memory    tiles that are fetched
-    product = rounds of blocks x turns, sums of slices, and a kernel for parts over blocks
+    product = rounds of blocks x iterations, sums of slices, and a kernel for parts over blocks
 
 The constants are fitted to 340 programs measured on an H200 before tiles were turned in squares (linear layers of 128
 and 197 tokens, products of 512 to 2,048 rows, batches; root mean square error 20 %).  They order tiles rather than time

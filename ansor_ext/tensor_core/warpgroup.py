@@ -11,12 +11,12 @@ from there, too, where each warp of a group has the 16 rows behind those of the 
 or, of halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.  Floats in
 parts are cut first, and their sums of an iteration added to others (`parts_of_tiles.py`).
 
-With four tiles and more of both factors a product goes on over the barrier of the next iteration (`_going_on`): that
-turn begins its own, waits for the last one, and fetches into the tile of the product before that, which all warps
-waited for before the barrier; so a tile less is ahead.  Elsewhere a kernel waits for its products before the barrier.
-Where that fetches a tile that is not the next one, it does so while the products of LEAST_WAITED columns and more go on
-(`_fetched_behind`): the instructions that fetch take as long as such products.  On an H200, microseconds, with A from
-registers and the fetch first; with the fetch behind; with A from shared memory, too; cuBLAS:
+With four tiles and more of both factors a product goes on over the barrier of the next iteration (`_going_on`).  That
+iteration begins its own product, waits for the last one, and fetches into the tile of the product before that.  All
+warps waited for this one before the barrier; so a tile less is ahead.  Elsewhere a kernel waits for its products before
+the barrier. Where that fetches a tile that is not the next one, it does so while the products of LEAST_WAITED columns
+and more go on (`_fetched_behind`): the instructions that fetch take as long as such products.  On an H200,
+microseconds, with A from registers and the fetch first; with the fetch behind; with A from shared memory, too; cuBLAS:
 
     1024^3, halves, 64 x 128 a block, 4 tiles                    7.84     6.61    5.40    5.35
     197 x 3072 x 768, TF32, 64 x 128, 4 tiles                   11.06     8.98            9.1
@@ -128,8 +128,8 @@ def _going_on(s: Stmt, ranges: Simplifier) -> Stmt:
     """A body whose iterations, with four tiles or more and both factors in them, begin a product while the last one
     goes on.
 
-    What an iteration would fetch is fetched by the next one.  With S tiles, turn t fetches tile t + S - 2 into the
-    place of tile t - 2: all warps have waited for the product of that in turn t - 1, before the barrier of turn t.
+    What an iteration would fetch is fetched by the next one.  With S tiles, iteration t fetches tile t + S - 2 into
+    the place of tile t - 2: all warps waited for its product in iteration t - 1, before the barrier of iteration t.
     Iteration 0 closes an empty group of copies, so at the barrier of iteration t all groups but the last S - 3 must be
     complete.
     """

@@ -9,7 +9,7 @@ from ..expr.expr import Expr, as_expr, binary
 from .stmt import For, ForKind, Stmt
 
 SEQUENTIAL = (ForKind.SERIAL, ForKind.UNROLLED)
-"""Loops whose turns one thread runs one after the other."""
+"""Loops whose iterations one thread runs one after the other."""
 OF_ONE_THREAD = (*SEQUENTIAL, ForKind.VECTORIZED)
 
 
