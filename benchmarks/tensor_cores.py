@@ -2,10 +2,10 @@
 
     python -m benchmarks.tensor_cores [--size 4096] [--only f16|tf32] [--json FILE]
 
-Every program is one schedule of `tests/mma_schedules.py`, checked against float64 on rows of the result.  Programs and
-cuBLAS (through PyTorch, with TF32 for floats) are recorded into CUDA graphs and timed in turns; the last column is the
-share of cuBLAS's speed.  B is stored [N, K] for TF32, of which no 32-bit matrix can be transposed on the way to
-registers.
+Every program is one schedule of `tests/ansor_ext/tensor_core/mma_schedules.py`, checked against float64 on rows of the
+result.  Programs and cuBLAS (through PyTorch, with TF32 for floats) are recorded into CUDA graphs and timed in turns;
+the last column is the share of cuBLAS's speed.  B is stored [N, K] for TF32, of which no 32-bit matrix can be
+transposed on the way to registers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import te_lite as te
 from benchmarks import pytorch, report
 from benchmarks.beside_cublas import beside_cublas
 from codegen_cuda.driver.module import CudaModule, open_device
-from tests.mma_schedules import Tiled
+from tests.ansor_ext.tensor_core.mma_schedules import Tiled
 
 ROUNDINGS = 16
 ROWS = 64

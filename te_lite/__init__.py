@@ -4,7 +4,6 @@ Read the folders in this order; none imports one that comes after it, and each g
 
     what all need       errors, later, hooks, environment, timing, extensions
     expressions         expr
-    tensor cores        tensor_core
     computations        computation
     schedules           schedule
     loop programs       loops

@@ -77,6 +77,10 @@ class Extension:
 EXTENSIONS: tuple[Extension, ...] = (
     Extension("analysis"),
     Extension(
+        "axes",
+        steps=(Letters("RIX", "steps:Reindex", "s.reindex"), Letters("JAX", "steps:JoinAxes", "s.join_axes")),
+    ),
+    Extension(
         "online",
         steps=(
             Letters("JRD", "steps:JoinReductions", "s.join_reductions"),
@@ -97,7 +101,7 @@ EXTENSIONS: tuple[Extension, ...] = (
         ),
     ),
     Extension(
-        "cpu_kernels", ("analysis",),
+        "cpu_kernels", ("analysis", "axes"),
         (
             Offer("packed_read", "operands:packed_read_sketches", 50, CPU, True),
             Offer("micro_kernel", "long_products:product_sketches", 60, CPU, True),
@@ -138,13 +142,20 @@ EXTENSIONS: tuple[Extension, ...] = (
         ),
     ),
     Extension(
-        "tensor_core", (SPLIT, "pipeline"),
+        "tensor_core", (SPLIT, "pipeline", "axes"),
         (Offer("tensor_core", "tensor_core:tensor_core_sketches", 210, GPU, True),),
         (Offer("tensor_core_tiles", "product_programs:large_product_states", 30, GPU, True),),
         (
             Offer("grids", "warp_tiles:grids", 10, GPU, True),
             Offer("fragment_costs", "estimate:fragment_costs", 20, GPU, True),
             Offer("cuda_tensor_cores", "emission:CudaTensorCores", 40, GPU, True),
+            Offer("fragments", "fragment_storage:fragment_storage", 50, GPU),
+            Offer("fragment_layout", "layouts:Fragments", 60, GPU),
+            Offer("s[C].split_fragment", "split_fragment:split_fragment", 70, GPU),
+            Offer("fragments_ahead", "fragment_double_buffer:fragment_multiplies", 80, GPU, True),
+            Offer("on_tensor_cores", "product_roles:roles_of", 90, GPU, True),
+            Offer("pictures", "pictures:pictures", 100),
+            Offer("emulated_instruction", "emulated_ptx:emulated_instruction", 110, GPU),
         ),
         (Letters("SWZ", "steps:Swizzled", "s[C].swizzle"),),
     ),
@@ -207,8 +218,8 @@ class Taken:
     extension: str
     offer: Offer
 
-    def __call__(self, *args: Any) -> Any:
-        return when_called(*module_of(self.extension, self.offer.where))(*args)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return when_called(*module_of(self.extension, self.offer.where))(*args, **named)
 
 
 def offers(kind: Literal["sketches", "programs", "parts"]) -> Mapping[str, Taken]:
@@ -241,4 +252,15 @@ def part(name: str) -> Taken | None:
 
 def installed_part(name: str) -> Taken | None:
     """A part of an extension that is installed, whether it is used by searches or not: programs are read and run."""
-    return _offers("parts", frozenset(filter(is_installed, BY_NAME))).get(name)
+    return installed_parts().get(name)
+
+
+def needed_for(part: str) -> str:
+    """The law that is broken where a part is asked for that no extension has that is installed."""
+    owners = [e.name for e in EXTENSIONS for offer in e.parts if offer.name == part]
+    return f"the extension {owners[0]!r} is needed"
+
+
+def installed_parts() -> Mapping[str, Taken]:
+    """All parts of extensions that are installed, by name."""
+    return _offers("parts", frozenset(filter(is_installed, BY_NAME)))

@@ -24,8 +24,8 @@ def loaded(module: str) -> Any:
 def when_called(module: str, name: str) -> Callable[..., Any]:
     """A function of a module that is imported when it is first called."""
 
-    def call(*args: Any) -> Any:
-        return getattr(import_module(module), name)(*args)
+    def call(*args: Any, **named: Any) -> Any:
+        return getattr(import_module(module), name)(*args, **named)
 
     return call
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import te_lite as te
 from ansor.viz.banks_picture import draw_banks
-from ansor.viz.fragment_picture import draw_fragments
-from ansor.viz.swizzle_picture import draw_swizzle
-from te_lite.tensor_core.mma import mma
+from ansor_ext.tensor_core.fragment_picture import draw_fragments
+from ansor_ext.tensor_core.mma import mma
+from ansor_ext.tensor_core.swizzle_picture import draw_swizzle
 from tests.documents import DOCUMENTS, PICTURES, ROOT, blocks, run
 
 

@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from te_lite.extensions import installed_part
 from te_lite.lowering.lower import lower
-from te_lite.tensor_core.mma import MMA, mma
 
 from ..viz.banks_picture import draw_banks
 from ..viz.dag_picture import draw_dag
-from ..viz.fragment_picture import draw_fragments
 from ..viz.nest_picture import draw_nest
 from ..viz.steps_page import steps_page
-from ..viz.swizzle_picture import draw_swizzle
 from ..viz.tile import tile_of
 from ..viz.tile_picture import draw_tile
 from .drawn_program import SKETCH, add_task, program_of, task_of
@@ -26,17 +24,14 @@ from .written import require_picture, write_picture
 
 @dataclass(frozen=True)
 class Picture:
-    """A kind of picture: what the help says, its arguments, and how it is drawn."""
+    """A kind of picture: what the help says, its arguments, and how it is drawn; `of_program` names a workload or a
+    log."""
 
     help: str
     arguments: Callable[[Any], None]
     draw: Callable[[argparse.Namespace], str]
     ending: str = "svg"
-
-    @property
-    def of_program(self) -> bool:
-        """Whether it names a workload or a log."""
-        return self.arguments not in (_instruction, _row)
+    of_program: bool = True
 
 
 def _program(parser: Any) -> None:
@@ -76,30 +71,20 @@ def _banks(args: argparse.Namespace) -> str:
     return draw_banks(lower(drawn.state, drawn.task.compute_dag.tensors), drawn.title)
 
 
-def _instruction(parser: Any) -> None:
-    parser.add_argument("instruction", metavar="NAME", help=f"{', '.join(MMA)}")
-
-
-def _row(parser: Any) -> None:
-    parser.add_argument("bytes", metavar="BYTES", type=int, help="of a row: 16, 32, 64, or a multiple of 128")
-
-
 PICTURES: Mapping[str, Picture] = {
     "nest": Picture("the loop nest as boxes in boxes, and what each statement reads where", _program, _nest),
     "dag": Picture("the computation as a graph: a box for each tensor, an arrow to each that reads it", add_task, _dag),
     "steps": Picture("a page on a schedule: the loop nest before and after each step", _program, _steps, "html"),
     "tile": Picture("what a turn of a loop computes, and what it reads of the inputs", _tile_arguments, _tile),
     "banks": Picture("which thread of a warp asks which bank of shared memory, and where they queue", _program, _banks),
-    "fragment": Picture(
-        "which thread holds what of the tiles of an instruction of tensor cores",
-        _instruction,
-        lambda args: draw_fragments(mma(args.instruction)),
-    ),
-    "swizzle": Picture(
-        "chunks of rows in shared memory, plain and swizzled", _row, lambda args: draw_swizzle(args.bytes)
-    ),
 }
-"""The pictures by name."""
+"""The pictures by name; extensions have more of them."""
+
+
+def _pictures() -> dict[str, Picture]:
+    """All pictures by name."""
+    more = installed_part("pictures")
+    return {**PICTURES, **({} if more is None else more())}
 
 
 def add_parser(commands: Any) -> None:
@@ -107,7 +92,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("draw", help="draw a program, its computation or its memory, as SVG")
     parser.set_defaults(run=draw)
     kinds = parser.add_subparsers(dest="picture", required=True)
-    for name, picture in PICTURES.items():
+    for name, picture in _pictures().items():
         _add(kinds, name, picture)
 
 
@@ -125,5 +110,5 @@ def _add(kinds: Any, name: str, picture: Picture) -> None:
 def draw(args: argparse.Namespace) -> int:
     """Write one picture; gives the exit code."""
     require_picture(args.output)
-    write_picture(args.output, PICTURES[args.picture].draw(args))
+    write_picture(args.output, _pictures()[args.picture].draw(args))
     return 0

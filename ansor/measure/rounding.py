@@ -38,10 +38,9 @@ from te_lite.expr.reduction import chooses
 from te_lite.expr.reduction import max as max_reduce
 from te_lite.expr.reduction import prod as prod_reduce
 from te_lite.expr.reduction import sum as sum_reduce
-from te_lite.loops.mma_meaning import BIG
 from te_lite.schedule.state import root_extent
 
-from ..core.target.target import FP32X3, STRICT, TF32
+from ..core.target.target import BIG, FP32X3, STRICT, TF32
 from .rounding_expr import (
     INFINITE,
     NOTHING,
@@ -65,8 +64,8 @@ from .rounding_expr import (
 SPREAD = 4.0
 NOISE = 1 / 32
 CUT = {TF32: 0.65 * 2.0**-10, FP32X3: 2.0**-22}
-"""What a factor is off by (`te_lite/loops/mma_meaning.py`); of two parts, by its last bit and half of what is left
-out."""
+"""What a factor is off by (`ansor_ext/tensor_core/mma_meaning.py`); of two parts, by its last bit and half of what is
+left out."""
 CUT_BEYOND = 2.0**-10
 """Of a factor beyond `BIG`: the bits are cut off."""
 MOMENTS = "moments"

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
+from te_lite.expr.storage import fragments_of
 from te_lite.schedule.step import OF_TVM, Step, steps_from_json, steps_from_text, to_json
 from te_lite.schedule.storage_steps import SetScope
-from te_lite.tensor_core.fragment_storage import element_of
 
 from ..core.errors import TaskError
 from ..core.target.target import ELEMENTS
@@ -208,10 +208,10 @@ def _check_precision(steps: Sequence[Step], target: str) -> None:
     """Steps may multiply floats in TF32, cut or in parts, where their target asks for just that."""
     if SetScope not in map(type, steps):
         return
-    scopes = [s.scope for s in steps if isinstance(s, SetScope)]
+    kept = [(s.scope, fragments_of(s.scope)) for s in steps if isinstance(s, SetScope)]
     for precision, element in ELEMENTS.items():
-        found = [scope for scope in scopes if element_of(scope) == element]
-        law = f"products in {element.name.upper()} are for targets with -precision={precision}"
+        found = [scope for scope, fragments in kept if fragments is not None and fragments.element == element]
+        law = f"products in {element.upper()} are for targets with -precision={precision}"
         require(not found or f"-precision={precision}" in target.split(), RecordError, "record, i", law, scopes=found)
 
 

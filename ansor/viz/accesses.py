@@ -11,11 +11,10 @@ import numpy as np
 from te_lite.expr.element import Buffer, BufferLoad
 from te_lite.expr.expr import Expr
 from te_lite.expr.visit import walk
-from te_lite.loops.instructions import WarpLoad
-from te_lite.loops.stmt import For, ForKind, If, LoweredFunc, Stmt, Store, bodies, exprs_of
-from te_lite.tensor_core.mma import ROW_BYTES
-from te_lite.tensor_core.swizzle import bank_conflicts
+from te_lite.loops.stmt import For, ForKind, If, Instruction, LoweredFunc, Stmt, Store, bodies, exprs_of
 from te_lite.verify.verify_points import value_at
+
+from .banks import bank_conflicts
 
 WARP = 32
 AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -69,7 +68,7 @@ class Access:
         size = np.dtype(self.buffer.dtype).itemsize
         width = next((loop.extent for loop in self.loops if loop.kind is ForKind.VECTORIZED), 1)
         beside = bool((self.of_warp(width - 1) - self.of_warp() == width - 1).all())
-        return ROW_BYTES if self.rows else size * width if beside and size * width <= MOST_BYTES else size
+        return MOST_BYTES if self.rows else size * width if beside and size * width <= MOST_BYTES else size
 
     def asked(self) -> dict[int, int]:
         """The first byte that each thread of the first warp asks for, in the first iteration of all other loops;
@@ -100,8 +99,9 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...], guards: tuple[Expr, ...]) -> I
                 if isinstance(e, BufferLoad):
                     yield Access(e.buffer, e.index, loops, guards)
             yield Access(buffer, index, loops, guards, writes=True)
-        case WarpLoad(form=form, row=row):
-            yield Access(row.buffer, row.index, loops, guards, rows=8 * form.count)
+        case Instruction(rows=rows) if rows:
+            row = next(touch.first for touch in stmt.touches() if touch.storage == "shared")
+            yield Access(row.buffer, row.index, loops, guards, rows=rows)
         case _:
             for e in [x for own in exprs_of(stmt) for x in walk(own) if isinstance(x, BufferLoad)]:
                 yield Access(e.buffer, e.index, loops, guards)

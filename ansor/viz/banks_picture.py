@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from te_lite.errors import LowerError, require
 from te_lite.loops.stmt import LoweredFunc
-from te_lite.tensor_core.swizzle import BANK_BYTES, BANKS
 
 from .accesses import Access, accesses
+from .banks import BANK_BYTES, BANKS
 from .boxes import PAD
 from .svg import LINE, Svg, picture, rectangle, shortened, text
 

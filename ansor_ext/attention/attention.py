@@ -37,12 +37,12 @@ from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
 from te_lite.schedule.schedule import Loop, Schedule
 from te_lite.schedule.state import State
-from te_lite.tensor_core.mma import ROWS, Mma, chained
 
 from ..analysis.own_stages import extents_of
-from ..analysis.product_roles import Roles, roles_of
 from ..online.rescaling import share
+from ..tensor_core.mma import ROWS, Mma, chained
 from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
+from ..tensor_core.product_roles import Roles, roles_of
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
 LONGEST_ITERATION = 256

@@ -32,11 +32,11 @@ from ansor.sketch.predicates import is_read_argument
 from ansor.sketch.rule import Condition, Outcome, SketchContext
 from te_lite.bounds.reads import Affine, Form, Read, Unknown, reads_by
 from te_lite.loops.register_tile import largest_divisor
-from te_lite.schedule.axis_steps import JoinAxes
 from te_lite.schedule.replay import apply
 from te_lite.schedule.state import State
 
 from ..analysis.own_stages import axes_of, axes_read, cpu_sketches, extents_of, runs_of, with_reader
+from ..axes.steps import JoinAxes
 from .micro_kernel import SHAPES, KernelShape, MicroKernel, is_product, shapes
 from .operands import paddings
 from .shape_costs import shape_costs, sides

@@ -35,18 +35,18 @@ from ansor.sketch.predicates import consumers, may_be_computed_at, needs_tiling
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import Form, reads_by_producer
-from te_lite.computation.derive import axes_in_order, plain_read
 from te_lite.computation.tensor import ComputeOp, PlaceholderOp, Tensor
 from te_lite.expr.expr import Call, IterVar, Select
 from te_lite.expr.visit import free_vars, walk
 from te_lite.loops.register_tile import largest_divisor
-from te_lite.schedule.axis_steps import Reindex
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import State
 from te_lite.schedule.storage_steps import StorageOrder
 
 from ..analysis.own_stages import axes_of, extents_of
+from ..axes.derive import axes_in_order, plain_read
+from ..axes.steps import Reindex
 
 # --------------------------------------------------------------------------------------------------------- packed reads
 

@@ -12,14 +12,13 @@ from te_lite.computation.tensor import Tensor
 from te_lite.errors import ScheduleError, require
 from te_lite.schedule.place_steps import ComputeAt, attached_names
 from te_lite.schedule.stage_steps import NewStage, inserted, require_unscheduled
-from te_lite.schedule.state import INLINED, State, fresh_stage
+from te_lite.schedule.state import INLINED, Ask, State, fresh_stage
 from te_lite.schedule.step import Step, Words
 
 from .online import joined_ops
 from .rescaling import postponed
 
-FOLLOWERS = "ansor_ext.online.lower_along:checked"
-"""What lowering asks about stages that are computed along a loop."""
+ALONG = Ask("along", nests="ansor_ext.online.along_nests:AlongNests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,8 @@ class ComputeAlong(Step):
         extents = [[v.extent for v in s.op.reduce_axis] for s in (stage, target)]
         require(bool(extents[0]) and extents[0] == extents[1], ScheduleError, subject, law, extents=extents)
         state = ComputeAt(self.stage, self.target, self.target_iter).effect(state)
-        return state.with_stage(self.stage, replace(state.stages[self.stage], along=FOLLOWERS))
+        stage = state.stages[self.stage]
+        return state.with_stage(self.stage, replace(stage, asks=(*stage.asks, ALONG)))
 
     def python(self, words: Words, before: State) -> None:
         loop = words.loop(before, self.target, self.target_iter)

@@ -22,14 +22,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from codegen_cuda.passes.outer_product import far_first
+from te_lite.bounds.loop_scope import LANES
 from te_lite.expr.expr import Binary, BufferLoad, Cast, Expr, Var, binary, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, transform, walk
+from te_lite.extensions import installed_part
 from te_lite.loops.perfect_nest import SEQUENTIAL, iteration, nested, perfect_nest
-from te_lite.loops.stmt import Barrier, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
-from te_lite.tensor_core.fragment import LANES
+from te_lite.loops.stmt import (
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Instruction,
+    Seq,
+    Stmt,
+    Store,
+    bodies,
+    map_exprs,
+    seq,
+    stmts_of,
+    with_bodies,
+)
 
-from .fragment_double_buffer import fragment_multiplies
 from .iterations_ahead import SETS, Env, Iterations, Work, points
 
 REGISTERS, MOST_REGISTERS = 65536, 255
@@ -49,7 +64,7 @@ def with_register_double_buffers(body: Stmt, simplifier: Simplifier, threads: in
         case For(
             kind=ForKind.SERIAL, body=Seq(stmts=(Barrier(publishes=True) as publish, If() as fetch, For() as nest))
         ):
-            found = _multiply_adds(nest, simplifier) or fragment_multiplies(nest, simplifier)
+            found = _multiply_adds(nest, simplifier) or _of_fragments(nest, simplifier)
             if found is not None:
                 steps, work = found
                 adds = isinstance(work, _MultiplyAdds)
@@ -60,6 +75,13 @@ def with_register_double_buffers(body: Stmt, simplifier: Simplifier, threads: in
                     return iterations.stmt()
     again = again or isinstance(body, For)
     return with_bodies(body, tuple([with_register_double_buffers(b, simplifier, threads, again) for b in bodies(body)]))
+
+
+def _of_fragments(nest: For, simplifier: Simplifier) -> tuple[tuple[For, ...], Work] | None:
+    """The loops over steps of tensor cores, and the work of one, where the extension that has these finds any."""
+    asked = installed_part("fragments_ahead") if any(isinstance(s, Instruction) for s in stmts_of(nest)) else None
+    found: tuple[tuple[For, ...], Work] | None = None if asked is None else asked(nest, simplifier)
+    return found
 
 
 def most_words(threads: int) -> int:

@@ -46,7 +46,7 @@ from te_lite.schedule.storage_steps import StorageAlign
 
 from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import axes_of, axes_read, extents_of
-from ..analysis.product_roles import roles_of
+from ..analysis.product_roles import on_tensor_cores
 from ..pipeline.double_buffer import double_buffered
 from ..shared_tiles.transposed_shared import transposed
 from .tile_cost import PIECE, WARP, WORD
@@ -129,7 +129,7 @@ def convolution_states(task: SearchTask, _: object = None) -> Iterator[State]:
 def convolution_sketches(ctx: SketchContext) -> list[State]:
     """The sketch of a task whose only product is such a convolution, in the tile that suits it; none for others."""
     first = ctx.dag.init_state
-    if not ctx.target.is_gpu or any(roles_of(ctx.target, first, k) is not None for k in range(len(first.stages))):
+    if not ctx.target.is_gpu or any(on_tensor_cores(ctx.target, first, k) for k in range(len(first.stages))):
         return []
     found = []
     for sketch in ordinary_sketches(ctx):

@@ -29,7 +29,7 @@ from te_lite.schedule.step import Step
 
 from ..analysis.changes import changed
 from ..analysis.own_stages import axes_read, extents_of
-from ..analysis.product_roles import roles_of, sides_of
+from ..analysis.product_roles import on_tensor_cores, sides_of
 from ..pipeline.double_buffer import double_buffered
 from ..shared_tiles.transposed_shared import transposed
 from .tile_cost import PIECE, BlockTile, Product, cycles
@@ -60,7 +60,7 @@ def register_tiled(ctx: SketchContext, sketches: Iterable[State]) -> list[State]
     None where tensor cores may compute it.
     """
     first = ctx.dag.init_state
-    if any(roles_of(ctx.target, first, k) is not None for k in range(len(first.stages))):
+    if any(on_tensor_cores(ctx.target, first, k) for k in range(len(first.stages))):
         return []
     shared = ctx.hardware.max_shared_memory_per_block
     return [replay(ctx.dag, steps) for sketch in sketches for steps in _decided(sketch, shared)]

@@ -38,7 +38,7 @@ from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import INLINED, Stage, State
 
 from ..analysis.own_stages import axes_read, derive, extents_of
-from ..analysis.product_roles import Factor, factor_of, roles_of, sides_of
+from ..analysis.product_roles import Factor, factor_of, on_tensor_cores, sides_of
 from ..shared_tiles.padded_shared import BANK_BYTES, PAD_BYTES
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 from ..split_reductions.split_reduction import is_part_of_split
@@ -89,7 +89,7 @@ def shape_of(ctx: SketchContext, state: State, k: int) -> ProductAxes | None:
     words = {element_bytes(state.stages[p].op.dtype) for p in (k, *[p for p, _ in reads])} == {WORD}
     if len({p for p, _ in reads}) != 2 or len(reads) != 2 or not words or not _sums(stage.compute.body[0]):
         return None
-    if roles_of(ctx.target, state, k) is not None:
+    if on_tensor_cores(ctx.target, state, k):
         return None
     extents, space = extents_of(stage.op), len(stage.op.axis)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)

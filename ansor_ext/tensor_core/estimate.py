@@ -25,11 +25,12 @@ import numpy as np
 from ansor.analytical.fragment_costs import FragmentCosts
 from ansor.analytical.loop_nests import Loop, Nest, extent_of_tags, is_serial, iterations
 from ansor.analytical.machine import GPU
+from te_lite.bounds.loop_scope import LANES
 from te_lite.expr.lanes import ceildiv, product
 from te_lite.schedule.state import Stage
-from te_lite.tensor_core.fragment import LANES
-from te_lite.tensor_core.fragment_storage import FragmentStorage, fragment_storage
-from te_lite.tensor_core.mma import GROUP_ROW_BYTES, Mma
+
+from .fragment_storage import FragmentStorage, fragment_storage
+from .mma import GROUP_ROW_BYTES, Mma
 
 MMA_LATENCY = 33
 """Cycles of `mma.sync` m16n8k16 (Luo et al., Benchmarking and dissecting the Hopper architecture, 2024)."""

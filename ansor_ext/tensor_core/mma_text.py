@@ -21,11 +21,11 @@ from codegen_cuda.text.text import TYPES, CudaText, registers
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
-from te_lite.loops.instructions import Cut, QuadStore, WarpLoad, WarpMultiply
-from te_lite.loops.mma_meaning import CENTRE, pairs
 from te_lite.loops.stmt import Buffer, Instruction
-from te_lite.tensor_core.mma import F32, OPERANDS, MatrixLoad, Mma
 
+from .instructions import Cut, QuadStore, WarpLoad, WarpMultiply
+from .mma import F32, OPERANDS, MatrixLoad, Mma
+from .mma_meaning import CENTRE, pairs
 from .tf32_text import FLOAT, cut_float, tile_helpers, tile_name
 from .vectorized_epilogue import HELPERS, NAMES, lanes_text
 from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+from te_lite.bounds.loop_scope import LANES
 from te_lite.computation.tensor import Tensor
 from te_lite.schedule.loop_steps import FollowFusedSplit, Split
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.step import Length
-from te_lite.tensor_core.fragment import LANES
-from te_lite.tensor_core.mma import ROW_BYTES, Mma
-from te_lite.tensor_core.swizzle import can_be_swizzled
 
 from ..analysis.product_roles import Factor
+from .mma import ROW_BYTES, Mma
+from .swizzle import can_be_swizzled
 
 WORDS, PAD_WORDS = 32, 8
 CHUNK_WORDS = 4

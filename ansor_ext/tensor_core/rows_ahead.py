@@ -32,7 +32,6 @@ from dataclasses import replace
 from te_lite.expr.expr import Expr, as_expr, binary, compare
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import substitute
-from te_lite.loops.instructions import WarpMultiply
 from te_lite.loops.stmt import (
     Barrier,
     Buffer,
@@ -51,7 +50,8 @@ from te_lite.loops.stmt import (
     with_bodies,
 )
 
-from ..pipeline.fragment_double_buffer import fills
+from .fragment_double_buffer import fills
+from .instructions import WarpMultiply
 
 LEAST_LEFT = 2
 """Tiles beyond the next one, with which iterations overlap."""

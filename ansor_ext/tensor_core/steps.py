@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from te_lite.errors import ScheduleError, require
-from te_lite.schedule.state import State
+from te_lite.schedule.state import Ask, State
 from te_lite.schedule.step import Step
 from te_lite.schedule.storage_steps import require_own
+
+SWIZZLED = Ask("swizzled", layout="ansor_ext.tensor_core.layouts:SwizzledRows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,5 +25,5 @@ class Swizzled(Step):
         stage = state.stages[self.stage]
         subject = f"swizzle {stage.op.name}"
         require_own(state, self.stage, subject)
-        require(not stage.swizzled, ScheduleError, subject, "it is swizzled already")
-        return state.with_stage(self.stage, replace(stage, swizzled=True))
+        require(SWIZZLED not in stage.asks, ScheduleError, subject, "it is swizzled already")
+        return state.with_stage(self.stage, replace(stage, asks=(SWIZZLED, *stage.asks)))

@@ -1,5 +1,4 @@
-"""Products on tensor cores: blocks, warps, and tiles of an instruction (`te_lite/tensor_core/mma.py`), in a pipeline of
-tiles.
+"""Products on tensor cores: blocks, warps, and tiles of an instruction (`mma.py`), in a pipeline of tiles.
 
     for block                              blockIdx.x
       for warp                             threadIdx.y
@@ -18,7 +17,7 @@ swizzled where `ldmatrix` reads them; others, of words whose terms are not neigh
 further each, so that the four terms and eight columns which a warp reads at a time are in 32 banks.
 
 Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
-name the tile that tensor cores read (`ansor_ext/tensor_core/warpgroup.py`).
+name the tile that tensor cores read (`warpgroup.py`).
 
 Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
 (`split_reduction.py`).
@@ -39,7 +38,6 @@ from math import prod
 from ansor.sketch.predicates import elementwise_reader
 from ansor.sketch.rule import SketchContext, SketchRule
 from te_lite.computation.tensor import Tensor
-from te_lite.schedule.axis_steps import JoinAxes
 from te_lite.schedule.replay import apply
 from te_lite.schedule.schedule import Loop, Schedule
 from te_lite.schedule.stage_steps import CacheWrite, RFactor
@@ -47,10 +45,12 @@ from te_lite.schedule.state import State
 
 from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import derive, extents_of
-from ..analysis.product_roles import Factor, Roles, joinable, roles_of, terms_of_groups
+from ..analysis.product_roles import Factor, joinable
+from ..axes.steps import JoinAxes
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 from ..split_reductions.split_reduction import is_part_of_split
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
+from .product_roles import Roles, roles_of, terms_of_groups
 
 LINES, SHORT = (2, 4, 8), 64
 """Lines of a warp, where they are no longer than `SHORT`."""

@@ -8,7 +8,7 @@ float32.
                                                                 d += t           in float32
 
 Tensor cores cut off what does not fit their sums, always towards zero, so sums of all terms would drift
-(`te_lite/loops/mma_meaning.py`).  Those of an iteration, `t`, are of 32 terms, and take as many registers as `d`.
+(`mma_meaning.py`).  Those of an iteration, `t`, are of 32 terms, and take as many registers as `d`.
 
 4096^3 by hand on an H100, microseconds (cuBLAS in float32 2,665, one product in TF32 432; errors are 0.21 and 0.19 of
 cuBLAS's, in the Frobenius norm and by the largest |error| / sum |a||b|):
@@ -32,9 +32,10 @@ from codegen_cuda.program.errors import EmitError
 from te_lite.errors import require
 from te_lite.expr.expr import BufferLoad, Var, as_expr, binary
 from te_lite.expr.visit import free_vars, walk
-from te_lite.loops.instructions import Cut, WarpMultiply
 from te_lite.loops.stmt import Barrier, Buffer, For, ForKind, Stmt, Store, allocated, exprs_of, seq, stmts_of
-from te_lite.tensor_core.mma import GROUP_ROW_BYTES
+
+from .instructions import Cut, WarpMultiply
+from .mma import GROUP_ROW_BYTES
 
 
 def in_parts(loads: Stmt, product: WarpMultiply) -> Stmt:

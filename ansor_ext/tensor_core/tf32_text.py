@@ -1,5 +1,4 @@
-"""Floats in two parts (`te_lite/loops/mma_meaning.py`) as functions of CUDA C++: of one, and of a tile in shared
-memory.
+"""Floats in two parts (`mma_meaning.py`) as functions of CUDA C++: of one, and of a tile in shared memory.
 
 cut_tile_4096_of_256(tile, rest, thread)    4,096 floats by 256 threads: their big parts stay, the others go to `rest`
 
@@ -8,12 +7,13 @@ Vectors of 16 bytes are cut where they are, so it does not matter how the tile i
 
 from __future__ import annotations
 
+from ansor.core.target.target import BIG
 from codegen_cuda.program.cuda_program import VECTOR_BYTES
 from codegen_cuda.program.errors import EmitError
 from te_lite.errors import require
-from te_lite.loops.instructions import Cut
-from te_lite.loops.mma_meaning import BIG
-from te_lite.tensor_core.mma import F32, Element
+
+from .instructions import Cut
+from .mma import F32, Element
 
 FLOAT = "cut_float"
 """The function that cuts one float."""

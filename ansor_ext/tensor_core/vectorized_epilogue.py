@@ -1,6 +1,6 @@
 """What tensor cores leave in registers is stored 16 bytes at a time.
 
-A lane has two neighbours in each row of 8 columns (`te_lite/tensor_core/mma.py`); the four lanes of a row have all of
+A lane has two neighbours in each row of 8 columns (`mma.py`); the four lanes of a row have all of
 it, and so of the next columns.  Stored as they are, halves are 4 bytes a lane, 16 of a row.  So four lanes exchange
 what they have of four tiles of 8 columns, and lane q of them stores tile q; of words, of which two neighbours are 8
 bytes, two lanes exchange halves of two tiles:
@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 
 from codegen_cuda.program.cuda_program import VECTOR_BYTES, KernelNest
 from codegen_cuda.program.indices import vector_start
+from te_lite.bounds.loop_scope import LANES
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, walk
-from te_lite.loops.instructions import QuadStore, WarpMultiply
 from te_lite.loops.perfect_nest import SEQUENTIAL
 from te_lite.loops.stmt import (
     Buffer,
@@ -47,7 +47,8 @@ from te_lite.loops.stmt import (
     with_bodies,
     written_by,
 )
-from te_lite.tensor_core.fragment import LANES
+
+from .instructions import QuadStore, WarpMultiply
 
 QUAD = 4
 """Lanes that have a row of a tile."""

@@ -25,13 +25,14 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.predicates import has_rfactor
 from ansor.space.decisions.decision import Grid
 from ansor.space.decisions.factor_tables import PointTable
+from te_lite.bounds.loop_scope import LANES
 from te_lite.expr.storage import storage_class
 from te_lite.expr.visit import walk
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import Attach, SplitRel, State
-from te_lite.tensor_core.fragment import LANES
-from te_lite.tensor_core.fragment_storage import FragmentStorage, fragment_storage
-from te_lite.tensor_core.mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
+
+from .fragment_storage import FragmentStorage, fragment_storage
+from .mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
 
 MOST_WARPS = 8
 ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)

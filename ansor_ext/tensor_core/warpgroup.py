@@ -5,7 +5,7 @@
       for i, j: d[i, j] += a[i] * b[j]                or: for q in 0..4: load a of step q;  d += a * tile of B
 
 What a program says of `b`, its fragments by `ldmatrix`, is where B lies: in rows of 128 bytes along the terms, one for
-each column, swizzled (`te_lite/tensor_core/swizzle.py`), the first at a multiple of 1024 bytes.  That is a layout that
+each column, swizzled (`swizzle.py`), the first at a multiple of 1024 bytes.  That is a layout that
 descriptors know; a program of any other is refused, and so is one whose warps do not all read the same B.  A is read
 from there, too, where each warp of a group has the 16 rows behind those of the last one, and these lie in such a layout
 or, of halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.  Floats in
@@ -35,12 +35,12 @@ from dataclasses import dataclass, replace
 from codegen_cuda.program.cuda_program import KernelNest
 from codegen_cuda.program.errors import EmitError
 from codegen_cuda.program.indices import around_xor
+from te_lite.bounds.loop_scope import LANES
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, compare, index_xor, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, transform
-from te_lite.loops.instructions import WarpLoad, WarpMultiply
 from te_lite.loops.perfect_nest import SEQUENTIAL, perfect_nest
 from te_lite.loops.stmt import (
     Barrier,
@@ -58,13 +58,13 @@ from te_lite.loops.stmt import (
     stored_in,
     with_bodies,
 )
-from te_lite.tensor_core.fragment import LANES
-from te_lite.tensor_core.mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
-from te_lite.tensor_core.swizzle import Swizzle
 
-from ..pipeline.fragment_double_buffer import FragmentMultiplies
 from ..pipeline.iterations_ahead import digits, points
+from .fragment_double_buffer import FragmentMultiplies
+from .instructions import WarpLoad, WarpMultiply
+from .mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
 from .rows_ahead import LEAST_LEFT, is_fetch, with_rows_ahead
+from .swizzle import Swizzle
 from .tf32_splitting import in_parts, require_alone
 
 TILE_BYTES = 8 * GROUP_ROW_BYTES

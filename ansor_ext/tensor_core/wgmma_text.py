@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from codegen_cuda.text.text import TYPES, registers
-from te_lite.loops.mma_meaning import centres, pairs
-from te_lite.tensor_core.fragment import LANES
-from te_lite.tensor_core.mma import F32, GROUP_ROW_BYTES, Mma
+from te_lite.bounds.loop_scope import LANES
 
+from .mma import F32, GROUP_ROW_BYTES, Mma
+from .mma_meaning import centres, pairs
 from .tf32_text import FLOAT, cut_float
 
 UNIT, STEP = 16, 2

@@ -1,5 +1,5 @@
 // Instructions that the lanes of a warp do together on fragments: what a lane hands over.  Tables are those of
-// te_lite/tensor_core/mma.py, written by emulator_ptx.py.
+// ansor_ext/tensor_core/mma.py, written by emulated_ptx.py there.
 #pragma once
 #include <stdint.h>
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import Call, Var
 from te_lite.expr.visit import free_vars, walk
-from te_lite.loops.instructions import WarpLoad, WarpMultiply
 from te_lite.loops.stmt import (
     Alloc,
     Barrier,
@@ -22,6 +21,7 @@ from te_lite.loops.stmt import (
     For,
     ForKind,
     If,
+    Instruction,
     Stmt,
     Store,
     ThreadReduce,
@@ -44,7 +44,7 @@ _UNROLLED = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 def unrolled_size(s: Stmt, forced: set[Var]) -> int:
     """How many stores there are when unrolled loops, and those of `forced`, are written out."""
-    own = 1 if isinstance(s, Store | WarpMultiply | WarpLoad) else 0
+    own = isinstance(s, Store) or (isinstance(s, Instruction) and not s.by_emitters)
     inner = own + sum([unrolled_size(b, forced) for b in bodies(s)])
     return inner * s.extent if isinstance(s, For) and (s.kind in _UNROLLED or s.var in forced) else inner
 

@@ -14,7 +14,6 @@ from te_lite.errors import require
 from te_lite.expr.expr import BufferLoad, Var
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import children
-from te_lite.loops.instructions import QuadStore, WarpLoad, WarpMultiply
 from te_lite.loops.names import identifier
 from te_lite.loops.perfect_nest import perfect_nest
 from te_lite.loops.stmt import (
@@ -22,6 +21,7 @@ from te_lite.loops.stmt import (
     Buffer,
     For,
     ForKind,
+    Instruction,
     LoweredFunc,
     Stmt,
     exprs_of,
@@ -40,6 +40,7 @@ MOST_BLOCKS: Shape = (2**31 - 1, 65535, 65535)
 MOST_THREADS: Shape = (1024, 1024, 64)
 """Blocks and threads along each axis, at most, on every device (CUDA programming guide)."""
 STATIC_SHARED_BYTES = 48 * 1024
+REGISTER_BYTES = 4
 VECTOR_BYTES = 16
 
 
@@ -143,7 +144,7 @@ class KernelNest:
 
     def fragments(self) -> set[Buffer]:
         """The buffers whose elements instructions of a warp take in registers of several."""
-        together = [s for s in stmts_of(self.body) if isinstance(s, WarpMultiply | WarpLoad | QuadStore)]
+        together = [s for s in stmts_of(self.body) if isinstance(s, Instruction)]
         return {e.buffer for s in together for e in exprs_of(s) if isinstance(e, BufferLoad)}
 
     def read(self) -> set[Buffer]:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 import numpy as np
 
 from ansor.viz.accesses import Access, accesses
-from te_lite.tensor_core.swizzle import bank_conflicts
+from ansor.viz.banks import bank_conflicts
 
 __all__ = ["Access", "accesses", "conflicts", "lines_fetched", "lines_of_warp"]
 

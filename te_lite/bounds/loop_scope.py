@@ -31,8 +31,8 @@ from ..schedule.state import ATTACHED, MIXED, REDUCE, SPATIAL, Attach, FuseRel, 
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-WARP = "threadIdx.x"
-"""The axis of the threads that keep fragments together."""
+WARP, LANES = "threadIdx.x", 32
+"""The axis of the threads that keep fragments together, and how many of them, a warp, do."""
 THREAD_RANK = {**dict.fromkeys(BLOCKS, 0), **dict.fromkeys(THREADS, 1), WARP: 2, "vthread": 1}
 """A loop is invariant for storage that is more private than this."""
 

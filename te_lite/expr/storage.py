@@ -3,7 +3,7 @@
 A scope is a class, or a class and a name: `local.acc_buffer` is a memory of an accelerator that one thread has for
 itself, as it has `local` storage.  Targets that have such memories look at the whole scope, all others at its class.
 `fragment.<instruction>.<operand>` are the registers that the 32 threads of a warp, along threadIdx.x, fill and read
-together as an operand of an instruction of tensor cores (`mma.py`).
+together as an operand of an instruction of tensor cores; which there are is known to the extension that has these.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from ..extensions import installed_part
 from .lanes import ceildiv
 
+SCOPES = ("global", "shared", "local")
+ANY_SCOPE = f"{', '.join(SCOPES)}, local.<name> or fragment.<instruction>.<operand>"
 ALIGNMENT = 16
 """Bytes: every one of several tiles starts at a multiple of them."""
 SCOPE_RANK = {"global": 0, "shared": 1, "fragment": 2, "local": 3}
@@ -29,6 +32,20 @@ def storage_class(scope: str) -> str:
 def scope_rank(scope: str) -> int:
     """How private storage is."""
     return SCOPE_RANK[storage_class(scope)]
+
+
+@lru_cache(maxsize=256)
+def fragments_of(scope: str) -> Any:
+    """What the extension that has fragments says of a scope: its operand; None for other scopes."""
+    asked = installed_part("fragments") if storage_class(scope) == "fragment" else None
+    return None if asked is None else asked(scope)
+
+
+def is_scope(text: str) -> bool:
+    """Whether `text` names storage: one of SCOPES, `local.<name>`, a private memory of an accelerator, or
+    `fragment.<instruction>.<operand>`, registers of a warp."""
+    base, _, name = text.partition(".")
+    return text in SCOPES or (base == "local" and name.isidentifier()) or fragments_of(text) is not None
 
 
 def stored_strides(

@@ -4,5 +4,5 @@ Law: statements as values, and facts that are read off them; knows no schedule.
 
 In reading order:
 
-    files    stmt, perfect_nest, register_tile, stmt_text, mma_meaning, instructions, names, width, stored_text, c_text
+    files    stmt, perfect_nest, register_tile, stmt_text, names, width, stored_text, c_text
 """

@@ -9,7 +9,7 @@
           | ThreadReduce(combiner, dst, src, thread, extent)
                                              dst[k] := fold of src[k] over the threads along `thread`;
                                              every thread gets the result; implies a barrier
-          | Instruction                      what threads execute together, of several kinds (`instructions.py`)
+          | Instruction                      what threads execute together, of several kinds, which extensions bring
     func  = LoweredFunc(name, args, body)
 
 A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
@@ -19,7 +19,7 @@ Indices count elements of flat buffers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
@@ -145,7 +145,7 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """A statement that all threads of a warp, or a block, execute together; each kind is a class (`instructions.py`).
+    """A statement that all threads of a warp, or a block, execute together; each kind is a class of an extension.
 
     operands     the fields that are places in memory, or None
     results      those that are written
@@ -167,6 +167,15 @@ class Instruction:
     def operation(self) -> Operation:
         """What the lanes of a warp read, compute and write."""
         raise NotImplementedError
+
+    def breaches(self, scope: Any) -> Iterable[Any]:
+        """What the verifier finds wrong with it, where it stands in the `scope` of one (`verify_scope.py`)."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """Of a load of matrices: the first so many threads of a warp give the address of 16 bytes each."""
+        return 0
 
     @property
     def waited_for(self) -> bool:

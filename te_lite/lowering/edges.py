@@ -12,7 +12,6 @@ from ..expr.constant_folding import stored
 from ..expr.expr import Call, Compare, Const, Expr, Load, Reduce, Select, Var, binary, compare, same
 from ..expr.visit import transform, walk
 from ..schedule.state import ATTACHED
-from ..tensor_core.fragment_storage import fragment_storage
 from .lower_facts import Facts
 
 
@@ -67,12 +66,12 @@ class Edges:
         return k in self.beyond and (self._copies_memory(k) or self._is_factor(k))
 
     def _is_factor(self, k: int) -> bool:
-        """Whether stage k computes, element by element, what tensor cores multiply: its terms may run over.
+        """Whether stage k computes, element by element, what instructions multiply: its terms may run over.
 
         What only loads a tile that holds zeros has them already.
         """
-        held, body = fragment_storage(self.low.bounds.scopes[k]), self.low.bodies[k][0]
-        computed = held is not None and held.operand != "d" and not isinstance(body, Reduce)
+        body = self.low.bodies[k][0]
+        computed = k in self.low.layouts and self.low.layouts[k].factor and not isinstance(body, Reduce)
         return computed and not (isinstance(body, Load) and self._holds_zeros(next(self._read(k))))
 
     def _holds_zeros(self, k: int) -> bool:

@@ -24,7 +24,7 @@ from ..schedule.state import ROOT, State
 from ..verify.verify import verify
 from ..verify.verify_reads import require_reads_inside
 from .lower_facts import Facts
-from .lower_nest import NestBuilder
+from .lower_nest import nest_builder
 from .thread_parts import keep_own_parts
 from .unroll import unroll_loops, whole_iterations, whole_vectors
 from .vthread import sink_lanes
@@ -71,8 +71,8 @@ def unverified(
     twice = [t.name for t in listed if listed.count(t) > 1]
     require(not twice, LowerError, name, "an argument is listed twice", arguments=twice)
     facts = Facts(infer_bounds(state), listed)
+    nests = nest_builder(facts)
     rewritings = _asked_for(facts)
-    nests = NestBuilder(facts)
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
     built = [keep_own_parts(facts, k, _rewritten(rewritings, k, nests.stage_nest(k))) for k in roots]
     return as_function(facts, seq(*[_kernel(facts, k, nest) for k, nest in zip(roots, built, strict=True)]), name)
@@ -104,7 +104,7 @@ def loop_nest(state: State, args: Sequence[Tensor] | None = None) -> tuple[Facts
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
     names = [facts.stages[k].op.name for k in roots]
     require(len(roots) == 1, LowerError, "loop nest", "all stages must be computed inside one", roots=names)
-    return facts, NestBuilder(facts, tensorized=True).stage_nest(roots[0])
+    return facts, nest_builder(facts, tensorized=True).stage_nest(roots[0])
 
 
 def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ..bounds.bounds import Bounds
-from ..bounds.loop_scope import BLOCKS, THREADS, WARP, kernel_of
+from ..bounds.loop_scope import BLOCKS, THREADS, kernel_of
 from ..bounds.reads import expanded_bodies, reads_all, reads_by_producer
 from ..computation.access import CONST_INDICES
 from ..computation.tensor import Tensor
 from ..errors import LowerError, require
-from ..expr.dtype import BYTES
-from ..expr.expr import Expr, Var, as_expr, binary, cast, index_xor
+from ..expr.expr import Expr, Var, as_expr, binary, cast
 from ..expr.lanes import row_major
 from ..expr.simplify import Simplifier
 from ..expr.storage import stored_strides
 from ..expr.visit import is_data
+from ..extensions import installed_part
 from ..later import when_called
 from ..loops.stmt import Buffer
 from ..schedule.loop_value import all_values
 from ..schedule.region import ZERO, DivAtom, Linear, Region
 from ..schedule.state import ATTACHED, INLINED, ROOT
-from ..tensor_core.fragment_storage import fragment_storage
+from .layout import Layout
 
-
-@dataclass(frozen=True)
-class Grown:
-    """What is kept of an extreme besides itself: its value so far, and by what sums were multiplied last."""
-
-    running: Buffer
-    scale: Buffer
-
-    @staticmethod
-    def of(extreme: Buffer) -> Grown:
-        return Grown(*[replace(extreme, name=f"{extreme.name}.{what}") for what in ("running", "scale")])
-
-
-Followers = Mapping[int, tuple[int, Any]]
 without_zero_terms: Callable[[Expr], Expr] = when_called("te_lite.lowering.zero_terms", "without_zero_terms")
-rows_of: Callable[[str, int, int], Any] = when_called("te_lite.tensor_core.swizzle", "rows_of")
 
 
 class Facts:
@@ -68,15 +51,15 @@ class Facts:
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
-        self.grown: dict[int, Grown] = {}
-        along = next((s.along for s in self.stages if s.along), "")
-        self.followers: Followers = when_called(*along.split(":"))(self.state) if along else {}
+        self.layouts: dict[int, Layout] = {}
+        """Of stages that are not stored row by row; arguments are."""
+        self.beside: dict[int, tuple[Buffer, ...]] = {}
+        """What is kept of a stage besides its outputs."""
         self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
         for k in range(len(self.stages)):
+            self._find_layout(k)
             self._check_storage(k)
             self._make_buffers(k)
-        for k in {k for k, _ in self.followers.values()}:
-            self.grown[k] = Grown.of(self.buffers[k, 0])
 
     # ------------------------------------------------------------------------------------------- facts
 
@@ -146,9 +129,8 @@ class Facts:
         is_output = self.state.access.is_output(k)
         require(not is_output, LowerError, tensor.name, "every output must be among the arguments")
         shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
-        fragments = fragment_storage(self.bounds.scopes[k])
-        if fragments is not None:
-            stored = fragments.shape(tensor.name, stage.stored(shape))
+        stored = self.layouts[k].shape(shape) if k in self.layouts else None
+        if stored is not None:
             return Buffer(tensor.name, tensor.dtype, stored, self.bounds.scopes[k])
         row_major = stage.storage_align is None and stage.storage_order is None
         strides = None if row_major else tuple(stored_strides(shape, stage.storage_align, stage.storage_order))
@@ -165,11 +147,18 @@ class Facts:
             for read in reads_by_producer(self.state.ops, self.inlined)[k]
         )
 
+    def _find_layout(self, k: int) -> None:
+        """How stage k is stored where a step, or its scope, says so."""
+        for layout in [ask.layout for ask in self.stages[k].asks if ask.layout]:
+            self.layouts[k] = when_called(*layout.split(":"))(self, k)
+        if self.bounds.storage(k) == "fragment":
+            fragments = installed_part("fragment_layout")
+            assert fragments is not None, "a scope of fragments is refused where there are none"
+            self.layouts[k] = fragments(self, k)
+
     def _check_storage(self, k: int) -> None:
-        """Shared and private storage belong to one kernel; only rows in shared memory can be swizzled."""
+        """Shared and private storage belong to one kernel."""
         stage, scope = self.stages[k], self.bounds.scopes[k]
-        plain = not stage.swizzled or (self.bounds.storage(k) == "shared" and stage.storage_align is None)
-        require(plain, LowerError, f"swizzle {stage.op.name}", "needs shared memory, not aligned", scope=scope)
         outside = self.bounds.storage(k) == "shared" and not self.kernel_tags(k)
         private = stage.attach is None and scope != "global" and bool(self.thread_extents)
         ok = stage.where == INLINED or not (outside or private)
@@ -178,7 +167,7 @@ class Facts:
     def own_buffers(self, k: int) -> list[Buffer]:
         """The storage of stage k that is not an argument."""
         own = [b for (s, _), b in self.buffers.items() if s == k and b not in self.arg_buffers.values()]
-        return own + ([self.grown[k].running, self.grown[k].scale] if k in self.grown else [])
+        return [*own, *self.beside.get(k, ())]
 
     def flat_index(self, k: int, output: int, indices: Sequence[Expr], local: bool = False) -> Expr:
         """The flat index of a point; `local` when the indices count from the start of the region already.
@@ -191,30 +180,22 @@ class Facts:
             indices = [binary("+", e, least) for e, least in zip(indices, self.minima[k], strict=False)]
         elif not whole and not local:
             indices = self.from_start(k, indices)
-        fragments = fragment_storage(buffer.scope)
-        if fragments is not None:
-            stage, regions = self.stages[k], self.regions(k)[: len(indices)]
-            lane = self.thread_vars.get((self.roots[k], WARP), 0)
-            extents = stage.stored([int(r.extent) for r in regions])
-            return as_expr(fragments.index(extents, stage.stored(indices), lane))
-        total: Expr = as_expr(0)
-        strides = buffer.strides or row_major(buffer.shape)
-        large = buffer.size > 2**31 - 1
-        for e, stride in zip(indices, strides, strict=True):
-            if large and is_data(e):
-                e = cast("int64", e)
-            total = binary("+", total, binary("*", e, stride))
-        return self._swizzled(k, buffer, total)
-
-    def _swizzled(self, k: int, buffer: Buffer, index: Expr) -> Expr:
-        """The place in storage of stage k of what stands at `index` where nothing is swizzled."""
-        stage = self.stages[k]
-        if not stage.swizzled:
-            return index
-        row = stage.stored([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])[-1]
-        swizzle = rows_of(stage.op.name, row, BYTES[buffer.dtype])
-        return as_expr(swizzle.place(index, index_xor))
+        if k in self.layouts and not whole:
+            return self.layouts[k].place(output, indices)
+        return row_by_row(buffer, indices)
 
     def from_start(self, k: int, indices: Sequence[Expr]) -> list[Expr]:
         """Indices of stage k counted from the start of its region."""
         return [binary("-", e, least) for e, least in zip(indices, self.minima[k], strict=False)]
+
+
+def row_by_row(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+    """The flat index of an element, by the strides of its buffer."""
+    total: Expr = as_expr(0)
+    strides = buffer.strides or row_major(buffer.shape)
+    large = buffer.size > 2**31 - 1
+    for e, stride in zip(indices, strides, strict=True):
+        if large and is_data(e):
+            e = cast("int64", e)
+        total = binary("+", total, binary("*", e, stride))
+    return total

@@ -24,14 +24,12 @@ from ..expr.expr import (
     logical_and,
 )
 from ..expr.storage import storage_class
+from ..expr.visit import transform
 from ..later import when_called
 from ..loops.stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
 from ..schedule.state import ATTACHED, MIXED, REDUCE, SPATIAL, Iter, Stage
-from ..tensor_core.fragment import LANES
-from ..tensor_core.fragment_storage import FragmentStorage, fragment_storage
 from .lower_facts import Facts
 from .lower_point import Point, Points
-from .lower_rescaling import combined, folded_in, scale_at
 
 _KIND = {
     "none": ForKind.SERIAL,
@@ -41,14 +39,6 @@ _KIND = {
     "vthread": ForKind.VTHREAD,
     "tensorize": ForKind.TENSORIZED,
 }
-
-Together = Callable[[Points, int, int], Stmt]
-warp_load: Together = when_called("te_lite.lowering.lower_matrix_load", "warp_load")
-warp_multiply: Together = when_called("te_lite.lowering.lower_mma", "warp_multiply")
-element_of_tile = when_called("te_lite.lowering.lower_mma", "element_of_tile")
-tile_start: Callable[[Points, int, Mapping[int, Expr], int], Expr] = when_called(
-    "te_lite.lowering.lower_mma", "tile_start"
-)
 
 
 class NestBuilder:
@@ -67,28 +57,22 @@ class NestBuilder:
         if across_threads(stage):
             return self._cross_thread_nest(k)
         reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
-        depth = self._depth(stage)
-        body = self._together(k, depth) if depth < len(stage.iters) else self._update_at(k)
+        depth = self.depth(stage)
+        apart = depth < len(stage.iters)
+        body = self.low.layouts[k].instruction(self.points, depth) if apart else self._update_at(k)
         first = min([*reduces, depth])
         if first == depth and stage.op.reduce_axis:
             body = seq(self._init_nest(k, depth), body)
         for p, it in reversed(list(enumerate(stage.iters[:depth]))):
-            body = seq(self._moved(k, p), body) if p == first and k in self.low.followers else body
-            body = self._loop(k, it, self._with_attached(k, it.uid, body))
-            body = self._with_along(k, it.uid, body)
+            body = self.looped(k, it, body, p == first)
             if p == first:
                 body = seq(self._init_nest(k, p), body)
         return body
 
-    def _depth(self, stage: Stage) -> int:
-        """How many loops of a stage are written: all, or those around an instruction of tensor cores."""
+    def depth(self, stage: Stage) -> int:
+        """How many loops of a stage are written: all, or those around an instruction."""
         marked = [p for p, it in enumerate(stage.iters) if it.annotation == "tensorize" and not self.tensorized]
         return min(marked, default=len(stage.iters))
-
-    def _together(self, k: int, depth: int) -> Stmt:
-        """The instruction of a warp that the loops of stage k from position `depth` on are."""
-        reduces = self.low.stages[k].op.reduce_axis
-        return warp_multiply(self.points, k, depth) if reduces else warp_load(self.points, k, depth)
 
     def _update_at(self, k: int) -> Stmt:
         return self._update(k, self.points.at(k, self.low.vars[k]))
@@ -137,55 +121,25 @@ class NestBuilder:
 
     # ------------------------------------------------------------------------------------------ loops
 
+    def looped(self, k: int, it: Iter, body: Stmt, first: bool) -> Stmt:
+        """A loop of stage k around its body, before which stands what is computed there; whether it is the `first` one
+        of the reduction."""
+        return self._loop(k, it, self._with_attached(k, it.uid, body))
+
     def _with_attached(self, k: int, uid: int, body: Stmt) -> Stmt:
         """Put the stages attached to a loop before its body, producers first."""
         for child in sorted(self.low.state.attached_to(k, uid), reverse=True):
-            body = allocated(self._storage(child), seq(self.stage_nest(child), body))
+            body = allocated(self.storage(child), seq(self.stage_nest(child), body))
         return body
 
-    def _storage(self, k: int) -> list[Buffer]:
-        """What is allocated around the nest of stage k: its storage, and that of stages computed along its loops."""
-        low = self.low
-        if low.stages[k].along:
-            return []
-        along = [c for c, s in enumerate(low.stages) if s.along and s.attach is not None and s.attach.stage == k]
-        return [b for c in (*along, k) for b in low.own_buffers(c)[::-1]]
+    def storage(self, k: int) -> list[Buffer]:
+        """What is allocated around the nest of stage k."""
+        return self.low.own_buffers(k)[::-1]
 
-    # ------------------------------------------------------------------------------ what is computed along a loop
-
-    def _with_along(self, k: int, uid: int, body: Stmt) -> Stmt:
-        """A loop of stage k after what is computed along it has become neutral."""
-        along = [c for c in sorted(self.low.state.attached_to(k, uid)) if self.low.stages[c].along]
-        return seq(*[self._neutral(c) for c in along], body)
-
-    def _neutral(self, k: int) -> Stmt:
-        """Set stage k, computed along a loop, to the identity."""
-        held = [it for it in self.low.stages[k].iters if it.kind == SPATIAL]
-        variables = self._fresh(k, held, "init")
-        point = self._spatial_point(k, variables)
-        kept = self.low.grown[k].running if k in self.low.grown else self.low.buffers[k, 0]
-        own = self._own(k, 0, point)
-        return self._nested(k, held, variables, Store(kept, own.index, self._reduction(k).combiner.identity[0]))
-
-    def _spatial_point(self, k: int, variables: Mapping[int, Expr]) -> Point:
+    def spatial_point(self, k: int, variables: Mapping[int, Expr]) -> Point:
         """The point of stage k where no reduction loop stands anywhere."""
         stage = self.low.stages[k]
         return self.points.at(k, {u: v for u, v in variables.items() if stage.vars[u].kind != REDUCE})
-
-    def _moved(self, k: int, first: int) -> Stmt:
-        """The sums of stage k, over the loops from position `first` on, carried to what their extreme has become.
-
-        They always are: a condition that leaves them alone where nothing has grown made attention 5 % slower.
-        """
-        stage, depth = self.low.stages[k], self._depth(self.low.stages[k])
-        inner = [it for it in stage.iters[first:depth] if it.kind != REDUCE]
-        tile = element_of_tile(self.points, k, depth) if depth < len(stage.iters) else None
-        variables = self._fresh(k, inner, "moved") | ({} if tile is None else tile.loops)
-        point = self._spatial_point(k, variables)
-        own = self._own(k, 0, point)
-        body: Stmt = Store(self.low.buffers[k, 0], own.index, binary("*", own, scale_at(self.points, k, point)))
-        body = body if tile is None else For(tile.value, tile.values, ForKind.UNROLLED, body)
-        return self._nested(k, inner, variables, body)
 
     def _loop(self, k: int, it: Iter, body: Stmt, var: Expr | None = None) -> Stmt:
         var = self.low.vars[k][it.uid] if var is None else var
@@ -205,7 +159,7 @@ class NestBuilder:
     def _store(self, k: int, output: int, point: Point, value: Expr) -> Stmt:
         return Store(self.low.buffers[k, output], self.points.place(output, point), value)
 
-    def _own(self, k: int, output: int, point: Point) -> BufferLoad:
+    def own(self, k: int, output: int, point: Point) -> BufferLoad:
         return BufferLoad(self.low.buffers[k, output], self.points.place(output, point))
 
     def _guarded(self, k: int, guards: list[Expr], body: Stmt, condition: Sequence[Expr] = ()) -> Stmt:
@@ -234,7 +188,7 @@ class NestBuilder:
             stores = [self._store(k, o, point, self._zero_beyond(k, e, point)) for o, e in enumerate(bodies)]
             return self._guarded(k, point.guards, seq(*stores))
         sources = [self.points.value(s, point) for s in first.sources]
-        own: list[Expr] = [self._own(k, o, point) for o in range(len(sources))]
+        own: list[Expr] = [self.own(k, o, point) for o in range(len(sources))]
         combine = self._combine(k, first.combiner, own, sources, point)
         return self._guarded(k, point.guards, combine, self.points.folded_where(k, first, point))
 
@@ -254,32 +208,19 @@ class NestBuilder:
     def _init_nest(self, k: int, first: int) -> Stmt:
         """Set the outputs to the identity over the spatial loops from position `first` on."""
         stage = self.low.stages[k]
-        fragments = fragment_storage(self.low.bounds.scopes[k])
-        if fragments is not None:
-            return self._clear_fragments(k, first, fragments)
+        if self.low.bounds.storage(k) == "fragment":
+            return self.low.layouts[k].cleared(self, first)
         inner = [it for it in stage.iters[first:] if it.kind != REDUCE]
         variables = {u: v for u, v in self.low.vars[k].items() if stage.vars[u].kind != REDUCE}
         for it in inner:
             if isinstance(variables[it.uid], Var) and it.annotation not in BLOCKS + THREADS:
                 variables[it.uid] = self.low.new_var(f"{it.name}.init", it.length)
         point = self.points.at(k, variables)
-        stores = [self._store(k, o, point, e) for o, e in enumerate(self._reduction(k).combiner.identity)]
+        stores = [self._store(k, o, point, e) for o, e in enumerate(self.reduction(k).combiner.identity)]
         body = self._guarded(k, point.guards, seq(*stores))
         for it in reversed(inner):
             body = self._loop(k, it, body, variables[it.uid])
         return body
-
-    def _clear_fragments(self, k: int, first: int, fragments: FragmentStorage) -> Stmt:
-        """Set the sums that a warp keeps to zero over the spatial loops from position `first` on, each lane its own."""
-        stage = self.low.stages[k]
-        inner = [it for it in stage.iters[first : self._depth(stage)] if it.kind != REDUCE]
-        variables = self._fresh(k, inner, "init")
-        buffer, tile = self.low.buffers[k, 0], tile_start(self.points, k, variables, self._depth(stage))
-        value = self.low.new_var("value", fragments.fragment.values)
-        lane = self.low.thread_vars[self.low.roots[k], WARP]
-        zero = self._reduction(k).combiner.identity[0]
-        body: Stmt = Store(buffer, self.low.simplifier.simplify(tile + value * LANES + lane), zero)
-        return self._nested(k, inner, variables, For(value, fragments.fragment.values, ForKind.UNROLLED, body))
 
     # ------------------------------------------------------------------------- reductions across threads
 
@@ -294,21 +235,21 @@ class NestBuilder:
         require(
             not virtual, LowerError, stage.op.name, "virtual threads inside a reduction across threads", loops=virtual
         )
-        reduction = self._reduction(k)
+        reduction = self.reduction(k)
         names = [low.buffers[k, o].name for o in range(len(reduction.sources))]
         size = (prod([int(it.length) for it in held]),)
         part = [Buffer(f"{n}.part", s.dtype, size, "local") for n, s in zip(names, reduction.sources, strict=True)]
         fold = self._fold_part(k, reduction, part, self.points.at(k, low.vars[k]), _flat(held, low.vars[k]))
         fold = self._loops(k, stage.iters[first:], fold)
-        starts = self._fresh(k, held, "init")
+        starts = self.fresh(k, held, "init")
         init = [Store(b, _flat(held, starts), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
-        iterations = self._fresh(k, held, "met")
-        spatial = self._spatial_point(k, iterations)
-        met = self._nested(k, held, iterations, self._meet(k, reduction, part, _flat(held, iterations), spatial))
-        body = allocated(part, seq(self._nested(k, held, starts, seq(*init)), fold, met))
+        iterations = self.fresh(k, held, "met")
+        spatial = self.spatial_point(k, iterations)
+        met = self.nested(k, held, iterations, self._meet(k, reduction, part, _flat(held, iterations), spatial))
+        body = allocated(part, seq(self.nested(k, held, starts, seq(*init)), fold, met))
         return self._loops(k, stage.iters[:first], body)
 
-    def _fresh(self, k: int, loops: Sequence[Iter], suffix: str) -> dict[int, Expr]:
+    def fresh(self, k: int, loops: Sequence[Iter], suffix: str) -> dict[int, Expr]:
         """The variables of stage k, new ones for `loops`."""
         low = self.low
         new = {
@@ -318,13 +259,13 @@ class NestBuilder:
         }
         return {**low.vars[k], **new}
 
-    def _nested(self, k: int, loops: Sequence[Iter], variables: Mapping[int, Expr], body: Stmt) -> Stmt:
+    def nested(self, k: int, loops: Sequence[Iter], variables: Mapping[int, Expr], body: Stmt) -> Stmt:
         """Loops of stage k around `body`, with these variables and without the stages attached to them."""
         for it in reversed(loops):
             body = self._loop(k, it, body, variables[it.uid])
         return body
 
-    def _reduction(self, k: int) -> Reduce:
+    def reduction(self, k: int) -> Reduce:
         """The body of stage k, a reduction."""
         body = self.low.bodies[k][0]
         assert isinstance(body, Reduce)
@@ -355,11 +296,30 @@ class NestBuilder:
             values = tuple([b[0] for b in total] if steps else [BufferLoad(b, at) for b in part])
             lanes = lanes_of_rows(stage) if it.kind == MIXED else 0
             steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length, lanes))
-        stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
-        if stage.along:
-            stores = folded_in(self.points, k, total[0][0], spatial, self._own(k, 0, spatial))
+        stores = self.folded(k, total, spatial)
         alone = [] if low.bounds.storage(k) in ("local", "fragment") else [compare("==", var, 0) for var in threads]
         return allocated(total, seq(*steps, self._guarded(k, [*spatial.guards, *alone], seq(*stores))))
+
+    def folded(self, k: int, total: Sequence[Buffer], spatial: Point) -> list[Stmt]:
+        """What is stored once threads have folded their parts together."""
+        return [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
+
+
+def nest_builder(facts: Facts, tensorized: bool = False) -> NestBuilder:
+    """What builds the nests of a program: a builder of an extension where a step asks for it.
+
+    Raises LowerError where that cannot build them.
+    """
+    name = next((ask.nests for stage in facts.stages for ask in stage.asks if ask.nests), "")
+    builder = when_called(*name.split(":")) if name else NestBuilder
+    made: NestBuilder = builder(facts, tensorized)
+    return made
+
+
+def combined(combiner: Combiner, lhs: list[Expr], rhs: list[Expr]) -> list[Expr]:
+    """The results of the combiner for these operands."""
+    env = dict(zip((*combiner.lhs, *combiner.rhs), (*lhs, *rhs), strict=True))
+    return [transform(r, lambda e: env.get(e) if isinstance(e, Var) else None) for r in combiner.result]
 
 
 def _flat(loops: Sequence[Iter], variables: Mapping[int, Expr]) -> Expr:

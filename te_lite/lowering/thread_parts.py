@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..bounds.loop_scope import WARP, shared_out
+from ..bounds.loop_scope import LANES, WARP, shared_out
 from ..errors import LowerError, require
 from ..expr.expr import BufferLoad, Const, Expr, Var, as_expr, binary
 from ..expr.lanes import ceildiv
@@ -29,7 +29,6 @@ from ..expr.storage import storage_class
 from ..expr.visit import substitute, transform, walk
 from ..loops.stmt import Alloc, Buffer, Instruction, Stmt, Store, bodies, exprs_of, map_exprs, stmts_of, with_bodies
 from ..schedule.state import Stage
-from ..tensor_core.fragment import LANES
 from .lower_facts import Facts
 
 

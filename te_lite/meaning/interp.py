@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds.loop_scope import WARP
+from ..bounds.loop_scope import LANES, WARP
 from ..errors import InterpError, require
 from ..loops.stmt import (
     Alloc,
@@ -38,7 +38,6 @@ from ..loops.stmt import (
     stored_in,
 )
 from ..loops.width import Widths
-from ..tensor_core.fragment import LANES
 from .independent import independent
 from .interp_expr import Code, Mask, Value, fixed
 from .interp_memory import Level, Memory, Run, store_code

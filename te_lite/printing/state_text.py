@@ -58,11 +58,7 @@ def marks_of(stage: Stage) -> Iterable[str]:
         yield f"storage_order: {' '.join(map(str, stage.storage_order))}"
     if storage_class(stage.compute.scope) == "fragment":
         yield f"scope: {stage.compute.scope}"
-    if stage.swizzled:
-        yield "swizzled"
     yield from [ask.text for ask in stage.asks]
-    if stage.along:
-        yield "along"
 
 
 def _range(starts: _Starts, it: Iter) -> str:

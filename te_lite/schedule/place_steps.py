@@ -16,6 +16,12 @@ def _forget_extents(stage: Stage) -> Stage:
     return replace(stage, vars=tuple(forgot))
 
 
+def _placed(stage: Stage, where: str, attach: Attach | None = None) -> Stage:
+    """A stage at another place, where it is computed along no loop."""
+    asks = tuple([ask for ask in stage.asks if not ask.nests])
+    return replace(stage, where=where, attach=attach, asks=asks)
+
+
 def attached_names(state: State, k: int) -> list[str]:
     """What is computed inside of stage `k`."""
     return [s.op.name for s in state.stages if s.attach is not None and s.attach.stage == k]
@@ -42,7 +48,7 @@ class ComputeAt(Step):
         law = f"{target.op.name} has {len(target.leaf)} loops"
         require(ok, ScheduleError, subject, law, loop=self.target_iter)
         attach = Attach(self.target, target.leaf[self.target_iter], len(state.steps))
-        return state.with_stage(self.stage, replace(_forget_extents(stage), where=ATTACHED, attach=attach, along=""))
+        return state.with_stage(self.stage, _placed(_forget_extents(stage), ATTACHED, attach))
 
     def python(self, words: Words, before: State) -> None:
         loop = words.loop(before, self.target, self.target_iter)
@@ -64,7 +70,7 @@ class ComputeInline(Step):
         require(not state.access.is_output(self.stage), ScheduleError, subject, "an output cannot be inlined")
         attached = attached_names(state, self.stage)
         require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
-        return state.with_stage(self.stage, replace(stage, where=INLINED, attach=None, along=""))
+        return state.with_stage(self.stage, _placed(stage, INLINED))
 
     def python(self, words: Words, before: State) -> None:
         words.call(self.stage, "compute_inline()")
@@ -80,7 +86,7 @@ class ComputeRoot(Step):
     def effect(self, state: State) -> State:
         stage = state.stages[self.stage]
         require(not stage.is_placeholder, ScheduleError, f"compute_root {stage.op.name}", "an input is not computed")
-        return state.with_stage(self.stage, replace(_forget_extents(stage), where=ROOT, attach=None, along=""))
+        return state.with_stage(self.stage, _placed(_forget_extents(stage), ROOT))
 
     def python(self, words: Words, before: State) -> None:
         words.call(self.stage, "compute_root()")

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from ..computation.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
@@ -22,8 +21,7 @@ from ..errors import ScheduleError, require
 from ..expr.dtype import python_number
 from ..expr.expr import IterVar
 from ..expr.spelling import Primitives
-from ..tensor_core.fragment import Digit
-from ..tensor_core.mma import OPERANDS, mma
+from ..extensions import installed_part, installed_parts
 from .dag import ComputeDAG
 from .loop_steps import Annotate, FreePragma, Fuse, Pragma, Reorder, Split
 from .place_steps import ComputeAt, ComputeInline, ComputeRoot
@@ -81,17 +79,19 @@ Axis = Loop | IterVar
 
 
 class Part(Primitives):
-    """A part of a schedule, with the primitives that kinds of steps bring."""
+    """A part of a schedule, with the primitives that kinds of steps, and extensions, bring."""
 
     def __getattr__(self, name: str) -> Any:
         for letters, kind in KINDS.items():
             if kind.primitive == f"{self._written}.{name}":
                 return partial(kind_of(letters).primitive, self)
-        return super().__getattr__(name)
+        brought = installed_part(f"{self._written}.{name}")
+        return super().__getattr__(name) if brought is None else partial(brought, self)
 
     @classmethod
     def _known(cls) -> list[str]:
-        brought = [kind.primitive.rpartition(".") for kind in KINDS.values()]
+        names = [*[kind.primitive for kind in KINDS.values()], *installed_parts()]
+        brought = [name.rpartition(".") for name in names]
         return sorted([*super()._known(), *[name for part, _, name in brought if part == cls._written]])
 
 
@@ -324,37 +324,6 @@ class StageHandle(Part, written="s[C]"):
     def tensorize(self, axis: Axis) -> None:
         """Let one instruction of the target do what the loop, and all inside, does."""
         self._annotate(axis, "tensorize")
-
-    def split_fragment(self, rows: Axis, columns: Axis, operand: str) -> tuple[Loop, Loop, Loop, tuple[Loop, ...]]:
-        """Split two loops into tiles, lanes and values of `<instruction>.<operand>` (`mma.py`), and bind the lanes.
-
-        Returns the loops over tiles, rows and columns; the loop over the 32 lanes, bound to threadIdx.x; and those over
-        the values of a lane, the last one of neighbours in a register.  They are put into this order.
-        """
-        name, _, which = operand.partition(".")
-        subject, law = f"split_fragment {self.op.name}", "an operand of an instruction is needed"
-        require(which in OPERANDS, ScheduleError, subject, law, got=operand)
-        fragment = mma(name).fragment(which)
-        digits, parts, tiles = (*fragment.lane, *fragment.value), dict[Digit, Loop](), list[Loop]()
-        for axis, side in ((rows, attrgetter("row")), (columns, attrgetter("column"))):
-            own = sorted([d for d in digits if side(d)], key=side)
-            pieces = self._split_all(axis, [d.extent for d in own])
-            tiles.append(pieces[0])
-            parts.update(zip(own, pieces[1:], strict=True))
-        values = [parts[d] for d in reversed(fragment.value)]
-        lanes = [parts[d] for d in reversed(fragment.lane)]
-        self.reorder(*tiles, *lanes, *values)
-        lane = self.fuse(*lanes)
-        self.bind(lane, thread_axis("threadIdx.x"))
-        return tiles[0], tiles[1], lane, tuple(values)
-
-    def _split_all(self, axis: Axis, factors: Sequence[int]) -> list[Loop]:
-        """What is left of a loop, and the loops of `factors`, split off one after the other from the inside."""
-        rest, loops = self._loops([self._iter(axis).uid])[0], list[Loop]()
-        for factor in factors:
-            rest, inner = self.split(rest, factor=factor)
-            loops.append(inner)
-        return [rest, *loops]
 
     def compute_root(self) -> None:
         """Compute the whole stage before its consumers."""

@@ -10,7 +10,7 @@ from ..computation.derive import REMEMBERED, cache_name, cache_read_op, cache_wr
 from ..computation.tensor import ComputeOp
 from ..errors import ScheduleError, require
 from ..expr.expr import Expr, Var, compare, logical_and
-from ..tensor_core.fragment_storage import SCOPES
+from ..expr.storage import SCOPES
 from .loop_value import loop_names, root_values, split_guards
 from .place_steps import attached_names
 from .state import REDUCE, ROOT, Iter, Stage, State, fresh_stage
@@ -44,7 +44,7 @@ def require_unscheduled(stage: Stage, uids: range, subject: str) -> None:
     loops = [it for it in stage.iters if it.kind != REDUCE or it.uid in uids]
     natural = [it.uid for it in loops] == list(uids) and all(it.annotation == "none" for it in loops)
     ok = natural and not stage.auto_unroll_max_step and not stage.pragmas and stage.storage_align is None
-    ok = ok and stage.storage_order is None and not stage.asks and not stage.swizzled
+    ok = ok and stage.storage_order is None and not stage.asks
     law = "it must come before other steps on these loops"
     require(ok, ScheduleError, subject, law, loops=[it.name for it in loops])
 

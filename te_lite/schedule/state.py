@@ -80,13 +80,18 @@ class Ask:
 
     `text` is its line in the text of a state.  `lowering` is `module:function`: `function(facts)`, called once for a
     program, gives a rewriting `(root, nest) -> nest` of the nests of root stages before any pass (`lower.py`), which
-    `numbers` are for.  The storage has room for `tiles` of what is computed at once.
+    `numbers` are for.  The storage has room for `tiles` of what is computed at once.  `layout` is `module:class`: a
+    `Layout` (`layout.py`), which says where it keeps its elements.  `nests` is `module:class`: a `NestBuilder`
+    (`lower_nest.py`) of programs with such a stage; it is computed along the loop that it is attached to, folds what is
+    summed up there in one turn, and is kept from turn to turn.
     """
 
     text: str
     lowering: str = ""
     numbers: tuple[int, ...] = ()
     tiles: int = 1
+    layout: str = ""
+    nests: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +105,7 @@ class Attach:
 
 @dataclass(frozen=True)
 class Stage:
-    """The loops of one operation; what is computed `along` a loop is kept from iteration to iteration.
-
-    `along` is `module:function`: what says, of a state, which sums follow it (`Followers` of `lower_facts.py`)."""
+    """The loops of one operation."""
 
     op: Operation
     vars: tuple[Iter, ...] = ()
@@ -114,8 +117,6 @@ class Stage:
     storage_align: tuple[int, int, int] | None = None
     storage_order: tuple[int, ...] | None = None
     pragmas: tuple[tuple[str, str], ...] = ()
-    swizzled: bool = False
-    along: str = ""
     asks: tuple[Ask, ...] = ()
 
     @property
@@ -127,6 +128,11 @@ class Stage:
     def double_buffer(self) -> bool:
         """Whether tiles are fetched before they are used: there is room for `tiles` of them."""
         return self.tiles > 1
+
+    @property
+    def along(self) -> bool:
+        """Whether it is computed along a loop."""
+        return any(ask.nests for ask in self.asks)
 
     @property
     def is_placeholder(self) -> bool:

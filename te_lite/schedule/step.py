@@ -59,8 +59,6 @@ KINDS = {
     "PRX": Kind("te_lite.schedule.loop_steps", "FreePragma"),
     "SSC": Kind("te_lite.schedule.storage_steps", "SetScope"),
     "STO": Kind("te_lite.schedule.storage_steps", "StorageOrder"),
-    "RIX": Kind("te_lite.schedule.axis_steps", "Reindex", "s.reindex"),
-    "JAX": Kind("te_lite.schedule.axis_steps", "JoinAxes", "s.join_axes"),
     **{letters: Kind(*module_of(owner, kind.where), kind.primitive) for letters, (owner, kind) in STEPS.items()},
 }
 """All kinds by their letters: those of TVM's records, ours, and those of extensions."""

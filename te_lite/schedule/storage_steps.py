@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from ..computation.derive import in_scope
 from ..errors import RecordError, ScheduleError, require
-from ..tensor_core.fragment_storage import ANY_SCOPE, SCOPES, is_scope
+from ..expr.storage import ANY_SCOPE, SCOPES, is_scope, storage_class
+from ..extensions import installed_part, needed_for
 from .loop_steps import loop_at
 from .state import State
 from .step import Step, Words
@@ -80,9 +81,15 @@ class Scoped(Step):
         if name != "scope":
             return super().read(name, value)
         ok = isinstance(value, str) and (is_scope(value) if cls.any_scope else value in SCOPES)
-        law = ANY_SCOPE if cls.any_scope else f"one of {', '.join(SCOPES)}"
-        require(ok, RecordError, cls.where(name), f"must be {law}", got=value)
+        law = _law(value, "must be") if cls.any_scope else f"must be one of {', '.join(SCOPES)}"
+        require(ok, RecordError, cls.where(name), law, got=value)
         return value
+
+
+def _law(scope: object, must: str) -> str:
+    """What is asked of a scope that is none, or whose extension is not installed."""
+    lacks = isinstance(scope, str) and storage_class(scope) == "fragment" and installed_part("fragments") is None
+    return needed_for("fragments") if lacks else f"{must} {ANY_SCOPE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ class SetScope(Scoped):
         subject = f"set_scope {stage.op.name}"
         require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
         require(not state.access.is_output(self.stage), ScheduleError, subject, "an output is in global storage")
-        law = f"the scope must be one of {ANY_SCOPE}"
+        law = _law(self.scope, "the scope must be one of")
         require(is_scope(self.scope), ScheduleError, subject, law, scope=self.scope)
         ok = not stage.double_buffer or self.scope == "shared"
         require(ok, ScheduleError, subject, "it is double-buffered, in shared memory", scope=self.scope)

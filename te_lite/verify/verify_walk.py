@@ -18,12 +18,12 @@ Two more, `in_bounds` and `races`, are settled from the accesses that it collect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
-from ..bounds.loop_scope import WARP
+from ..bounds.loop_scope import LANES, WARP
 from ..expr.expr import FLOATS, Binary, BufferLoad, Compare, Const, Expr, Load, Reduce, Var, binary
-from ..later import when_called
+from ..expr.storage import SCOPES, is_scope
 from ..loops.stmt import (
     Alloc,
     Barrier,
@@ -39,13 +39,10 @@ from ..loops.stmt import (
     ThreadReduce,
 )
 from ..loops.stmt_text import head_text, pretty
-from ..tensor_core.fragment import LANES
-from ..tensor_core.fragment_storage import SCOPES, is_scope
 from .verify_form import Forms
 from .verify_scope import Access, Finding, Scope, parts
 from .verify_span import Spans
 
-breaches: Callable[[Instruction, Scope], Iterable[Finding]] = when_called("te_lite.verify.verify_warp", "breaches")
 TAGS = {
     ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
     ForKind.THREAD: ("threadIdx.x", "threadIdx.y", "threadIdx.z"),
@@ -167,7 +164,7 @@ class Walk:
 
     def together(self, s: Instruction, scope: Scope) -> None:
         """An instruction that a warp executes: accesses of registers and rows."""
-        self.findings += breaches(s, scope)
+        self.findings += s.breaches(scope)
         for touch in s.touches():
             for index in (touch.first.index, binary("+", touch.first.index, touch.extent - 1)):
                 self.access(touch.first.buffer, index, scope, s, touch.writes)

@@ -17,13 +17,13 @@ from ansor.core.target.target import PRECISIONS, Target
 from ansor.measure.check import accepted_values, mismatch
 from ansor.records.best import best_records, load_best_record
 from ansor.records.lines import dump_record_to_string, load_record_from_string
+from ansor_ext.tensor_core.fragment import Fragment
+from ansor_ext.tensor_core.mma import mma
+from ansor_ext.tensor_core.mma_meaning import gathered, multiply_add, scattered
 from te_lite.errors import RecordError
-from te_lite.loops.mma_meaning import gathered, multiply_add, scattered
 from te_lite.meaning.interp import run
 from te_lite.schedule.storage_steps import SetScope
-from te_lite.tensor_core.fragment import Fragment
-from te_lite.tensor_core.mma import mma
-from tests.mma_schedules import PROGRAMS, Tiled
+from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS, Tiled
 
 
 def task(precision: str | None = None, target: str = "cuda", n: int = 32) -> ansor.SearchTask:

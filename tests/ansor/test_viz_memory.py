@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 import te_lite as te
 from ansor.cli.main import main
 from ansor.viz.accesses import accesses
+from ansor.viz.banks import bank_conflicts
 from ansor.viz.banks_picture import draw_banks, shared_accesses, worst_request
-from ansor.viz.fragment_picture import draw_fragments
-from ansor.viz.swizzle_picture import chunks_of, draw_swizzle, times_asked
+from ansor_ext.tensor_core.fragment_picture import draw_fragments
+from ansor_ext.tensor_core.mma import MMA, mma
+from ansor_ext.tensor_core.swizzle_picture import chunks_of, draw_swizzle, times_asked
 from te_lite.errors import LowerError
-from te_lite.tensor_core.mma import MMA, mma
-from te_lite.tensor_core.swizzle import bank_conflicts
+from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS
 from tests.ansor_ext.tensor_core.test_swizzle import columns_read
-from tests.mma_schedules import PROGRAMS
 from tests.nonempty import nonempty
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -23,6 +23,7 @@ from ansor.space.decisions.loops import holes
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_variant, space_of
 from ansor.space.states import concrete, parse
+from ansor_ext.axes.steps import Reindex
 from ansor_ext.injective.injective import ITEMS
 from benchmarks import workloads as benchmarks
 from codegen_cuda import emit
@@ -32,7 +33,6 @@ from te_lite.bounds.bounds import infer_bounds
 from te_lite.expr.expr import Expr
 from te_lite.loops.stmt import Alloc, Buffer, stmts_of
 from te_lite.meaning.interp import run
-from te_lite.schedule.axis_steps import Reindex
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.stage_steps import RFactor

@@ -36,8 +36,7 @@ DEFERRED: dict[tuple[str, str], str] = {
 WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "for a GPU alone": (
         "ansor.analytical.gpu", "ansor.features.warp", "ansor.sketch.streaming", "ansor.space.decisions.thread_plans",
-        "te_lite.lowering.lower_matrix_load", "te_lite.lowering.lower_mma", "te_lite.lowering.sync",
-        "te_lite.tensor_core.swizzle", "te_lite.verify.verify_warp",
+        "te_lite.lowering.sync",
     ),
     "for what becomes of a program after a search": (
         "ansor.core.device.build", "ansor.core.device.export", "ansor.layout.rewrite",

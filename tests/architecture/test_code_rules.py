@@ -91,7 +91,7 @@ def test_ansor_imports_no_device() -> None:
 FROZEN = (
     "expr.node", "expr.element", "loops.stmt", "schedule.step", "schedule.loop_steps",
     "schedule.place_steps", "schedule.stage_steps", "schedule.storage_steps",
-    "schedule.axis_steps", "schedule.state", "schedule.region",
+    "schedule.state", "schedule.region",
     "bounds.reads",
 )  # fmt: skip
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,8 @@ from ansor.cli.main import main
 from ansor.policy.default_schedule import default_state
 from ansor.sketch.generate import OWNERS, extra_rules
 from relay_lite import graph_executor
-from te_lite.extensions import BY_NAME, chosen
+from te_lite.extensions import BY_NAME, STEPS, chosen
+from te_lite.schedule.step import from_json, kind_of
 
 
 def product(rows: int, columns: int, terms: int) -> list[te.Tensor]:
@@ -68,6 +71,20 @@ def records(log: Path, gone: set[str]) -> None:
     assert "the extension 'pipeline' is needed" in complaint, complaint
 
 
+def steps(gone: set[str]) -> None:
+    """Letters of what is gone are refused by the name of its extension, and so is a scope of fragments."""
+    asked: list[tuple[str, Callable[[], object]]]
+    asked = [(owner, partial(kind_of, letters)) for letters, (owner, _) in STEPS.items()]
+    asked += [("tensor_core", partial(from_json, ["SSC", 1, "fragment.m16n8k16_f16_f32.a"]))]
+    for owner, ask in asked:
+        try:
+            ask()
+        except te.RecordError as error:
+            assert owner in gone and f"the extension {owner!r} is needed" in str(error), error
+        else:
+            assert owner not in gone
+
+
 def refusals(gone: set[str]) -> None:
     """A rule of what is gone is refused by the name of its extension; what is left has all its rules."""
     assert chosen() == frozenset(BY_NAME) - gone
@@ -87,6 +104,7 @@ if __name__ == "__main__":
         getattr(ansor, name)
     assert main(["doctor"]) == 0
     records(Path("records.json"), set(sys.argv[1:]))
+    steps(set(sys.argv[1:]))
     searched(Path("searched.json"))
     default_programs()
     network()

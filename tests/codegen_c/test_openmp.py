@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from codegen_c.compile import compiler_command
-from codegen_c.team import is_gcc
+from codegen_c.library import is_gcc
 
 PROGRAM = """
 import os

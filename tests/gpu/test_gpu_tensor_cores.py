@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from tests.ansor.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
-from tests.mma_schedules import GROUPS, PROGRAMS
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PROGRAMS
+from tests.ansor_ext.tensor_core.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)

@@ -9,7 +9,7 @@ import pytest
 
 from ansor import extract_tasks
 from ansor.core.target.target import Target
-from ansor_ext.analysis.product_roles import roles_of
+from ansor_ext.tensor_core.product_roles import roles_of
 from relay_lite import reference, transform
 from relay_lite.compiler.group_programs import choose_program, wanted
 from relay_lite.compiler.optimize import optimize

@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from te_lite.errors import require
 from te_lite.expr.spelling import did_you_mean
-from te_lite.tensor_core import mma
 
 from ..errors import TaskError
 from .registry import family_of, is_known, known_kinds
@@ -86,9 +85,12 @@ ALIASES = {"cpu": "c", "llvm": "c"}
 STRICT, TF32, FP32X3 = "strict", "tf32", "fp32x3"
 PRECISIONS = (STRICT, FP32X3, TF32)
 """How products of floats are computed: as the computation says, or on tensor cores, with both factors in two TF32 parts
-(`te_lite/loops/mma_meaning.py`), or cut to TF32."""
-ELEMENTS = {FP32X3: mma.TF32X3, TF32: mma.TF32}
+(`ansor_ext/tensor_core/mma_meaning.py`), or cut to TF32."""
+ELEMENTS = {FP32X3: "tf32x3", TF32: "tf32"}
 """What tensor cores read floats as."""
+BIG = 2.0**66
+"""The largest big part of a float in two parts: times a small part, 2^-11 of another, it is finite, and so are sums of
+32."""
 HALVES = {"fp16": "float16", "bf16": "bfloat16"}
 """Precisions of networks whose products are of 16 bits, and the dtype in their workloads."""
 OF_THE_DEVICE = ("arch", "model")

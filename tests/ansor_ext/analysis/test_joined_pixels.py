@@ -15,9 +15,9 @@ from ansor.core.target.target import TF32
 from ansor.space.programs import programs
 from ansor.space.spaces import home, space_of
 from ansor_ext.analysis.product_roles import joinable
+from ansor_ext.axes.steps import JoinAxes
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.schedule.axis_steps import JoinAxes
 from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import State
 from te_lite.schedule.step import to_json

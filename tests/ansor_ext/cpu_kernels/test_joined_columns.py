@@ -9,10 +9,10 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.generate import extra_sketches
+from ansor_ext.axes.steps import JoinAxes
 from ansor_ext.cpu_kernels.joined_rows import first_column
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor
-from te_lite.schedule.axis_steps import JoinAxes
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import State
 from tests.ansor.sketch_cases import matmul

@@ -10,11 +10,11 @@ import pytest
 import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.generate import extra_sketches
+from ansor_ext.axes.steps import Reindex
 from ansor_ext.cpu_kernels import long_products
 from ansor_ext.cpu_kernels.micro_kernel import in_parts, shapes
 from benchmarks import workloads as benchmarks
 from te_lite import ComputeDAG, Tensor, topi
-from te_lite.schedule.axis_steps import Reindex
 from te_lite.schedule.state import ATTACHED, ROOT
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.ansor_ext.test_extra_rules import check_decided, compiled, rule_sketches

@@ -9,13 +9,13 @@ import te_lite as te
 from ansor_ext.online.online import LAWS
 from ansor_ext.online.rescaling import carried, postponed, share
 from ansor_ext.online.steps import ComputeAlong, PostponeDivision
+from ansor_ext.tensor_core.mma import ROWS, mma
 from te_lite import LowerError, ScheduleError, Tensor
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.tensor import ComputeOp
 from te_lite.meaning.interp import run
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.step import from_json, to_json
-from te_lite.tensor_core.mma import ROWS, mma
 from tests.ansor_ext.attention.test_attention import CASES, sketches
 from tests.ansor_ext.online.test_online import value
 from tests.oracle import poisoned

@@ -16,7 +16,7 @@ from codegen_cuda.driver import nvrtc
 from codegen_cuda.driver.toolkit import include_folders
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
-from tests.mma_schedules import GROUPS, Tiled
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, Tiled
 
 FLOATS = GROUPS["tf32, four tiles"]
 

@@ -12,22 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import te_lite as te
+from ansor.viz.banks import bank_conflicts
+from ansor_ext.tensor_core.instructions import WarpLoad
+from ansor_ext.tensor_core.mma import MatrixLoad, mma
 from ansor_ext.tensor_core.steps import Swizzled
+from ansor_ext.tensor_core.swizzle import Swizzle
 from te_lite.errors import LowerError, ScheduleError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, index_xor
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, walk
-from te_lite.loops.instructions import WarpLoad
 from te_lite.loops.stmt import For, LoweredFunc, exprs_of, stmts_of
 from te_lite.loops.stmt_text import pretty
+from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_schedule
 from te_lite.schedule.replay import replay
 from te_lite.schedule.step import from_json, to_json
-from te_lite.tensor_core.mma import MatrixLoad, mma
-from te_lite.tensor_core.swizzle import Swizzle, bank_conflicts
 from te_lite.verify.verify_points import value_at
 from te_lite.verify.verify_span import Spans
-from tests.mma_schedules import PROGRAMS, Tiled
+from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS, Tiled
 from tests.te_lite.test_python_text import assert_same_program
 
 
@@ -170,6 +172,24 @@ def copied(columns: int, scope: str = "shared", align: bool = False) -> te.Lower
         s[tile].storage_align(tile.op.axis[0], 8, 4)
     s[tile].swizzle()
     return te.lower(s, [a, b])
+
+
+def test_a_computed_argument_is_stored_as_its_caller_does() -> None:
+    """Swizzled is what a stage has in storage of its own."""
+    a = te.placeholder((32, 64), name="A")
+    d = te.compute((32, 64), lambda i, j: a[i, j] + 1.0, name="D")
+    c = te.compute((32, 64), lambda i, j: d[i, j] * 2.0, name="C")
+    s = te.create_schedule(c.op)
+    block, thread = s[c].split(c.op.axis[0], factor=32)
+    s[c].bind(block, te.thread_axis("blockIdx.x"))
+    s[c].bind(thread, te.thread_axis("threadIdx.x"))
+    s[d].compute_at(s[c], block)
+    s[d].set_scope("shared")
+    s[d].swizzle()
+    given = np.arange(32 * 64, dtype="float32").reshape(32, 64)
+    stored, doubled = np.zeros_like(given), np.zeros_like(given)
+    run(te.lower(s, [a, d, c]), [given, stored, doubled])
+    assert (stored == given + 1).all() and (doubled == 2 * stored).all()
 
 
 def test_refusals() -> None:

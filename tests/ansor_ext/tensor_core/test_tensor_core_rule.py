@@ -30,8 +30,8 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import Space, home, space_of
 from ansor.space.states import concrete, parse
 from ansor_ext.analysis.own_stages import extents_of
-from ansor_ext.analysis.product_roles import roles_of
 from ansor_ext.pipeline.steps import Pipeline
+from ansor_ext.tensor_core.product_roles import roles_of
 from ansor_ext.tensor_core.warp_tiles import products, table
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run_program

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.tensor_core.instructions import QuadStore
 from codegen_cuda import CudaProgram, emit
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite import ComputeDAG, topi
 from te_lite.errors import InterpError, UnsafeError
 from te_lite.expr.expr import BufferLoad, as_expr, binary, compare, const
-from te_lite.loops.instructions import QuadStore
 from te_lite.loops.stmt import If, Stmt, Store, bodies, with_bodies
 from te_lite.meaning.interp import run
 from tests.amount import some
+from tests.ansor_ext.tensor_core.mma_schedules import Tiled
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import Checker, drawn
-from tests.mma_schedules import Tiled
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 HALVES = Tiled("m16n8k16_f16_f16", (53, 64, 32), (32, 64, 32), (16, 32), turned=True, matrices="ab")

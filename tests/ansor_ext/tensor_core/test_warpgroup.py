@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.tensor_core.instructions import Cut, WarpLoad, WarpMultiply
+from ansor_ext.tensor_core.mma import MMA
 from ansor_ext.tensor_core.warpgroup import multiplies_in_groups
 from codegen_cuda import CompileError, CudaProgram, EmitError, compile_source, emit, usage
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite.errors import UnsafeError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, compare
-from te_lite.loops.instructions import Cut, WarpLoad, WarpMultiply
 from te_lite.loops.perfect_nest import SEQUENTIAL
 from te_lite.loops.stmt import Alloc, Barrier, For, ForKind, If, Stmt, Store, bodies, seq, stmts_of, with_bodies
 from te_lite.meaning.interp import run
-from te_lite.tensor_core.mma import MMA
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, Tiled
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
-from tests.mma_schedules import GROUPS, Tiled
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 compiled = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)

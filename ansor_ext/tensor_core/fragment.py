@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-LANES = 32
-
 
 @dataclass(frozen=True, slots=True)
 class Digit:

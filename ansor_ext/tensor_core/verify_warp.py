@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..expr.expr import BufferLoad
-from ..expr.visit import walk
-from ..loops.stmt import Instruction
-from ..loops.stmt_text import head_text
-from ..tensor_core.fragment import LANES
-from .verify_scope import Finding, Scope
+from te_lite.bounds.loop_scope import LANES
+from te_lite.expr.expr import BufferLoad
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import Instruction
+from te_lite.loops.stmt_text import head_text
+from te_lite.verify.verify_scope import Finding, Scope
 
 
 def breaches(s: Instruction, scope: Scope) -> Iterator[Finding]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from te_lite.tensor_core.fragment import Fragment
-from te_lite.tensor_core.mma import Mma
+from ansor.viz.boxes import PAD
+from ansor.viz.svg import LINE, Svg, picture, rectangle, text
 
-from .boxes import PAD
-from .svg import LINE, Svg, picture, rectangle, text
+from .fragment import Fragment
+from .mma import Mma
 
 WIDE, HIGH = 30, 18
 STYLE = """

@@ -15,23 +15,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ..errors import LowerError, require
-from ..expr.lanes import row_major
-from ..expr.storage import storage_class
-from .fragment import LANES, Fragment
-from .mma import MMA, OPERANDS, ROWS, Element, Mma, mma
+from te_lite.bounds.loop_scope import LANES
+from te_lite.errors import LowerError, require
+from te_lite.expr.lanes import row_major
 
-SCOPES = ("global", "shared", "local")
-ANY_SCOPE = f"{', '.join(SCOPES)}, local.<name> or fragment.<instruction>.<operand>"
-
-
-def is_scope(text: str) -> bool:
-    """Whether `text` names storage: one of SCOPES, `local.<name>`, a private memory of an accelerator, or
-    `fragment.<instruction>.<operand>`, registers of a warp, where the operand may be `rows`."""
-    base, _, name = text.partition(".")
-    instruction, _, operand = name.partition(".")
-    fragment = base == "fragment" and instruction in MMA and operand in (*OPERANDS, ROWS)
-    return text in SCOPES or (base == "local" and name.isidentifier()) or fragment
+from .fragment import Fragment
+from .mma import MMA, OPERANDS, ROWS, Mma, mma
 
 
 @dataclass(frozen=True)
@@ -44,6 +33,11 @@ class FragmentStorage:
     @property
     def fragment(self) -> Fragment:
         return self.op.fragment(self.operand)
+
+    @property
+    def element(self) -> str:
+        """What the instruction multiplies."""
+        return self.op.element.name
 
     @property
     def tile_size(self) -> int:
@@ -82,13 +76,7 @@ class FragmentStorage:
 
 def fragment_storage(scope: str) -> FragmentStorage | None:
     """What a scope says of fragments; None for other scopes."""
-    if storage_class(scope) != "fragment":
-        return None
-    _, name, operand = scope.split(".")
-    return FragmentStorage(mma(name), operand)
-
-
-def element_of(scope: str) -> Element | None:
-    """What the instruction whose fragments a scope has multiplies; None for other scopes."""
-    found = fragment_storage(scope)
-    return None if found is None else found.op.element
+    base, _, name = scope.partition(".")
+    instruction, _, operand = name.partition(".")
+    there = base == "fragment" and instruction in MMA and operand in (*OPERANDS, ROWS)
+    return FragmentStorage(mma(instruction), operand) if there else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import LowerError, require
-from ..expr.expr import BufferLoad, Const, Expr, Var, as_expr, binary
-from ..expr.visit import substitute
-from ..tensor_core.fragment_storage import FragmentStorage, fragment_storage
-from .lower_facts import Facts
+from te_lite.errors import LowerError, require
+from te_lite.expr.expr import BufferLoad, Const, Expr, Var, as_expr, binary
+from te_lite.expr.visit import substitute
+from te_lite.lowering.lower_facts import Facts
+
+from .fragment_storage import FragmentStorage, fragment_storage
 
 
 @dataclass(frozen=True)

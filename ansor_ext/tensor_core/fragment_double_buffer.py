@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from te_lite.expr.expr import BufferLoad, Expr, Var, binary
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, transform, walk
-from te_lite.loops.instructions import WarpLoad, WarpMultiply
 from te_lite.loops.perfect_nest import SEQUENTIAL, perfect_nest
 from te_lite.loops.stmt import (
     Buffer,
@@ -39,7 +38,8 @@ from te_lite.loops.stmt import (
     written_by,
 )
 
-from .iterations_ahead import SETS, Env, points
+from ..pipeline.iterations_ahead import SETS, Env, points
+from .instructions import WarpLoad, WarpMultiply
 
 
 def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, ...], FragmentMultiplies] | None:

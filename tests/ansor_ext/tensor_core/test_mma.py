@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ansor.core.target.target import BIG
+from ansor_ext.tensor_core import mma_meaning
+from ansor_ext.tensor_core.fragment import Digit, Fragment
+from ansor_ext.tensor_core.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, chained, mma
+from ansor_ext.tensor_core.mma_meaning import execute, gathered, meaning, multiply_add, parts, read, scattered
+from te_lite.bounds.loop_scope import LANES
 from te_lite.errors import ScheduleError
-from te_lite.loops import mma_meaning
-from te_lite.loops.mma_meaning import BIG, execute, gathered, meaning, multiply_add, parts, read, scattered
 from te_lite.meaning.interp import run
-from te_lite.tensor_core.fragment import LANES, Digit, Fragment
-from te_lite.tensor_core.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, chained, mma
-from tests.mma_schedules import left_out, multiplied
+from tests.ansor_ext.tensor_core.mma_schedules import left_out, multiplied
 
 # The maps once more, copied from the formulas of the PTX manual (groupID = lane >> 2, threadID_in_group = lane % 4),
 # "Matrix Fragments for mma.m16n8k8", ".m16n8k16" and ".m16n8k32": row and column of value i of a lane.

@@ -9,7 +9,7 @@ instruction computes is in `mma_meaning.py`.  Maps: PTX ISA, "Warp-level matrix 
 
 `wgmma_...` is the same for warps in groups of four (`warps`): each multiplies rows of its own by the same B, which the
 tensor cores read from shared memory themselves, so that no fragments of it need be loaded.  Its record is a part of 8
-columns, of which the instruction has up to 32; emitters put them together (`ansor_ext/tensor_core/warpgroup.py`).
+columns, of which the instruction has up to 32; emitters put them together (`warpgroup.py`).
 
 `..._chained` is an instruction again, with its terms numbered otherwise: their sum is the same in any order of those of
 A, if those of B have the same.  In this one, A has its elements in the lanes in which D has them, so that sums of one
@@ -26,7 +26,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import ScheduleError
+from te_lite.errors import ScheduleError
+
 from .fragment import Digit, Fragment
 
 OPERANDS = ("a", "b", "d")

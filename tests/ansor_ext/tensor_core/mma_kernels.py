@@ -5,8 +5,8 @@ A block is one warp or several, in x; A[m][k] has rows along k; `k` computes C +
 
 from __future__ import annotations
 
+from ansor_ext.tensor_core.mma import LOADS, Mma
 from ansor_ext.tensor_core.mma_text import load_helper, mma_helpers, mma_name
-from te_lite.tensor_core.mma import LOADS, Mma
 
 # What a lane loads of its fragments straight from memory: g is lane / 4, q is lane % 4.
 _PAIRS = """

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.axes.steps import JoinAxes
 from te_lite import ComputeDAG, Tensor
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.errors import ScheduleError
 from te_lite.lowering.lower import unverified
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_names, python_schedule
-from te_lite.schedule.axis_steps import JoinAxes
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.schedule import Loop, Schedule

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..bounds.loop_scope import WARP
-from ..errors import LowerError, require
-from ..expr.dtype import BYTES
-from ..expr.expr import BufferLoad, Const, Expr, Load, as_expr, binary
-from ..loops.instructions import WarpLoad
-from ..tensor_core.mma import ROW_BYTES, MatrixLoad
+from te_lite.bounds.loop_scope import WARP
+from te_lite.errors import LowerError, require
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad, Const, Expr, Load, as_expr, binary
+from te_lite.lowering.lower_point import Points
+
+from .instructions import WarpLoad
 from .lower_operand import Operand, first_turn, operand
-from .lower_point import Points
+from .mma import ROW_BYTES, MatrixLoad
 
 
 def warp_load(points: Points, k: int, depth: int) -> WarpLoad:

@@ -6,20 +6,32 @@ without these are a program of the paper's kind; whoever meets an `Instruction` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..expr.dtype import BYTES
-from ..expr.element import BufferLoad
-from ..expr.expr import Expr, binary
-from ..tensor_core.mma import OPERANDS, ROW_BYTES, MatrixLoad, Mma
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.element import BufferLoad
+from te_lite.expr.expr import Expr, binary
+from te_lite.loops.stmt import Instruction, Operation, Touch
+from te_lite.verify.verify_scope import Finding, Scope
+
+from .mma import OPERANDS, ROW_BYTES, MatrixLoad, Mma
 from .mma_meaning import execute, scattered
-from .stmt import Instruction, Operation, Touch
+from .verify_warp import breaches
+
+
+class WarpInstruction(Instruction):
+    """One by all 32 threads of a warp along threadIdx.x."""
+
+    __slots__ = ()
+
+    def breaches(self, scope: Scope) -> Iterable[Finding]:
+        return breaches(self, scope)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WarpMultiply(Instruction):
+class WarpMultiply(WarpInstruction):
     """One instruction of a tensor core, by all 32 threads of a warp along threadIdx.x: d := d + a * b.
 
     Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
@@ -56,7 +68,7 @@ class WarpMultiply(Instruction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WarpLoad(Instruction):
+class WarpLoad(WarpInstruction):
     """`ldmatrix`, by all 32 threads of a warp along threadIdx.x: registers of the warp := matrices in shared memory.
 
     `row` is the first element of the 16 bytes that the thread gives the address of, `to` the first of the neighbours in
@@ -72,6 +84,10 @@ class WarpLoad(Instruction):
     def text(self, shown: Callable[[Expr], str]) -> str:
         return f"{self.form.name}({shown(self.to)}, {shown(self.row)})"
 
+    @property
+    def rows(self) -> int:
+        return 8 * self.form.count
+
     def touches(self) -> list[Touch]:
         dtype = self.row.buffer.dtype
         own = self.form.fragment(BYTES[dtype]).values
@@ -79,7 +95,7 @@ class WarpLoad(Instruction):
         return [row, Touch(self.to, own, dtype, writes=True)]
 
     def operation(self) -> Operation:
-        nbytes, given = BYTES[self.row.buffer.dtype], 8 * self.form.count
+        nbytes, given = BYTES[self.row.buffer.dtype], self.rows
         fragment = self.form.fragment(nbytes)
         rows, to = elements(self.row, ROW_BYTES // nbytes), elements(self.to, fragment.values)
         return Operation((rows,), to, lambda x: scattered(fragment, x[..., :given, :]))

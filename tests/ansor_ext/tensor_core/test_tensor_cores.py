@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.tensor_core import mma as table
+from ansor_ext.tensor_core.mma import MMA, Mma
 from codegen_cuda import compile_source, emit
 from codegen_cuda.emulation.emulator import run, run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from codegen_cuda.emulation.inline_ptx import Address, Instruction, Vector, assemblies
 from codegen_cuda.program.errors import CompileError
 from te_lite.meaning.interp import run as interpret
-from te_lite.tensor_core import mma as table
-from te_lite.tensor_core.mma import MMA, Mma
 from tests.ansor_ext.pipeline.test_pipeline import piped
+from tests.ansor_ext.tensor_core.mma_kernels import pipelined, plain, plain_launch
+from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS, left_out, multiplied
+from tests.ansor_ext.tensor_core.test_mma import swapped
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
-from tests.codegen_cuda.mma_kernels import pipelined, plain, plain_launch
-from tests.mma_schedules import PROGRAMS, left_out, multiplied
 from tests.oracle import Oracle
-from tests.te_lite.test_mma import swapped
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 compiled = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
@@ -118,7 +118,7 @@ def test_a_kernel_with_a_wrong_map_is_caught(fault: str) -> None:
 def test_a_table_with_a_wrong_map_is_caught(name: str, operand: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op = MMA[name]
     broken = replace(op, **{operand: swapped(op.fragment(operand))})
-    monkeypatch.setattr("codegen_cuda.emulation.emulator_ptx._BY_PTX", {op.ptx: broken})
+    monkeypatch.setattr("ansor_ext.tensor_core.emulated_ptx._BY_PTX", {op.ptx: broken})
     arrays = drawn(op, SIZES)
     assert wrong(op, arrays, launch(op, plain(op, SIZES), arrays))
 

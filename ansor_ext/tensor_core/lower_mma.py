@@ -11,18 +11,19 @@ refused: the instruction then computes what the loops do, as `mma_meaning.py` ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from ..bounds.loop_scope import WARP
-from ..errors import LowerError, require
-from ..expr.expr import Expr, Load, Reduce, Var, as_expr, same
-from ..expr.visit import substitute, walk
-from ..loops.instructions import WarpMultiply
-from ..loops.mma_meaning import product
-from ..schedule.state import REDUCE
-from .lower_facts import Facts
+from te_lite.bounds.loop_scope import WARP
+from te_lite.errors import LowerError, require
+from te_lite.expr.expr import Expr, Load, Reduce, Var, as_expr, same
+from te_lite.expr.visit import substitute, walk
+from te_lite.lowering.layout import HeldTile
+from te_lite.lowering.lower_facts import Facts
+from te_lite.lowering.lower_point import Points
+from te_lite.schedule.state import REDUCE
+
+from .instructions import WarpMultiply
 from .lower_operand import Operand, first_turn, operand
-from .lower_point import Points
+from .mma_meaning import product
 
 
 def warp_multiply(points: Points, k: int, depth: int) -> WarpMultiply:
@@ -45,16 +46,6 @@ def tile_start(points: Points, k: int, variables: Mapping[int, Expr], depth: int
     inner = {it.uid: as_expr(0) for it in stage.iters[depth:]}
     spatial = {u: v for u, v in {**variables, **inner}.items() if stage.vars[u].kind != REDUCE}
     return operand(points.low, k, points.at(k, spatial).local, {}).first().index
-
-
-@dataclass(frozen=True)
-class HeldTile:
-    """What a lane holds of a tile of sums: `value` counts its `values`, `loops` are those over rows and columns, by
-    uid, in terms of it and of the lane."""
-
-    value: Var
-    values: int
-    loops: dict[int, Expr]
 
 
 def element_of_tile(points: Points, k: int, depth: int) -> HeldTile:

@@ -16,14 +16,15 @@ from ansor.measure.check import accepted_values, mismatch
 from ansor.space.programs import programs
 from ansor.space.spaces import home
 from ansor.space.states import concrete
+from ansor_ext.tensor_core.mma import mma
+from ansor_ext.tensor_core.mma_meaning import operands, pairs
 from ansor_ext.tensor_core.warp_tiles import products
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulation.emulator import run as run_source
 from te_lite import ComputeDAG
-from te_lite.loops.mma_meaning import operands, pairs
 from te_lite.meaning.interp import run
 from te_lite.schedule.storage_steps import SetScope
-from te_lite.tensor_core.mma import mma
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, Tiled
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     HARDWARE,
     after_relu,
@@ -40,7 +41,6 @@ from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     two_products,
 )
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
-from tests.mma_schedules import GROUPS, Tiled
 from tests.nonempty import nonempty
 
 NAME, OF_GROUPS = "m16n8k8_tf32x3_f32", "wgmma_k8_tf32x3_f32"
@@ -112,7 +112,7 @@ def test_the_error_is_at_most_twice_that_of_float32(k: int, monkeypatch: pytest.
     limit = 2 * errors(fused(a, b), a, b)
     assert (errors(interpreted(tiled, a, b), a, b) <= limit).all()
     for extra in (0, 2):
-        monkeypatch.setattr("te_lite.loops.mma_meaning.added", truncating(extra))
+        monkeypatch.setattr("ansor_ext.tensor_core.mma_meaning.added", truncating(extra))
         assert (errors(interpreted(tiled, a, b), a, b) <= limit).all()
 
 
@@ -175,7 +175,7 @@ def test_a_product_of_parts_that_is_left_out_is_found(k: int, monkeypatch: pytes
     pairs = ((1, 0), (0, 1), (0, 0))
     for dropped in pairs:
         kept = tuple([x for x in pairs if x != dropped])
-        monkeypatch.setattr("te_lite.loops.mma_meaning.pairs", lambda op, kept=kept: kept)
+        monkeypatch.setattr("ansor_ext.tensor_core.mma_meaning.pairs", lambda op, kept=kept: kept)
         assert "wrong" in wrongness(tiled, interpreted(tiled, a, b), a, b), dropped
 
 

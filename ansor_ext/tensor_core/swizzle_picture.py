@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import xor
 
+from ansor.viz.banks import bank_conflicts
+from ansor.viz.boxes import PAD
+from ansor.viz.svg import LINE as TEXT_LINE
+from ansor.viz.svg import Svg, picture, rectangle, text
 from te_lite.errors import LowerError, require
-from te_lite.tensor_core.swizzle import CHUNK_BYTES, LINE, Swizzle, bank_conflicts
 
-from .boxes import PAD
-from .svg import LINE as TEXT_LINE
-from .svg import Svg, picture, rectangle, text
+from .swizzle import CHUNK_BYTES, LINE, Swizzle
 
 MOST_BYTES = 1024
 ROWS = 8

@@ -31,15 +31,15 @@ from typing import Any
 
 import numpy as np
 
-from ..expr.expr import Const, Expr, Var, binary, cast
-from ..tensor_core.fragment import Fragment
-from ..tensor_core.mma import F32, Element, Mma
-from .stmt import Buffer, For, ForKind, LoweredFunc, Stmt, Store, seq
+from ansor.core.target.target import BIG
+from te_lite.expr.expr import Const, Expr, Var, binary, cast
+from te_lite.loops.stmt import Buffer, For, ForKind, LoweredFunc, Stmt, Store, seq
+
+from .fragment import Fragment
+from .mma import F32, Element, Mma
 
 CENTRE = 1 + 369 * 2.0**-20
 """A number of 11 bits loses 2^-10 / 2 of its power of two on average, which is 0.36 * 2^-10 of the number."""
-BIG = 2.0**66
-"""The largest big part of a float: times a small part, 2^-11 of another, it is finite, and so are sums of 32."""
 
 
 def product(op: Mma, a: Expr, b: Expr) -> Expr:

@@ -11,6 +11,7 @@ import pytest
 
 import codegen_c
 import codegen_cuda
+from ansor_ext.tensor_core.instructions import WarpInstruction
 from ansor_ext.tensor_core.mma_text import TEXTS
 from te_lite.errors import UnsafeError
 from te_lite.expr.element import BufferLoad
@@ -20,7 +21,6 @@ from te_lite.loops.stmt import (
     Buffer,
     For,
     ForKind,
-    Instruction,
     LoweredFunc,
     Operation,
     Store,
@@ -35,7 +35,7 @@ from te_lite.verify.verify import verify
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rotate(Instruction):
+class Rotate(WarpInstruction):
     """Every lane of a warp gets the value of the next one, the last one that of the first."""
 
     operands: ClassVar[tuple[str, ...]] = ("value",)

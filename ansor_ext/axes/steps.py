@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ..computation.derive import axes_in_order, cache_name, joined_op, plain_read, read_joined, reindex_ops
-from ..computation.tensor import Tensor
-from ..errors import ScheduleError, require
-from ..tensor_core.fragment_storage import SCOPES
-from .place_steps import attached_names
-from .stage_steps import NewStage, inserted, require_unscheduled, write_copy
-from .state import ROOT, State, fresh_stage
-from .step import Step, Words
-from .storage_steps import SCOPE_LAW, Scoped
+from te_lite.computation.derive import cache_name
+from te_lite.computation.tensor import Tensor
+from te_lite.errors import ScheduleError, require
+from te_lite.expr.storage import SCOPES
+from te_lite.schedule.place_steps import attached_names
+from te_lite.schedule.stage_steps import NewStage, inserted, require_unscheduled, write_copy
+from te_lite.schedule.state import ROOT, State, fresh_stage
+from te_lite.schedule.step import Step, Words
+from te_lite.schedule.storage_steps import SCOPE_LAW, Scoped
+
+from .derive import axes_in_order, joined_op, plain_read, read_joined, reindex_ops
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor_ext.tensor_core.instructions import WarpLoad, WarpMultiply
+from ansor_ext.tensor_core.mma import MatrixLoad
+from te_lite.bounds.loop_scope import LANES
 from te_lite.errors import InterpError, LowerError, ScheduleError
 from te_lite.expr.expr import BufferLoad, Expr, Var, compare
-from te_lite.loops.instructions import WarpLoad, WarpMultiply
 from te_lite.loops.stmt import Alloc, Buffer, For, If, LoweredFunc, Stmt, bodies, stmts_of, with_bodies
 from te_lite.meaning.interp import run
 from te_lite.printing.python_text import python_schedule
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.replay import replay
 from te_lite.schedule.step import from_json, to_json
-from te_lite.tensor_core.fragment import LANES
-from te_lite.tensor_core.mma import MatrixLoad
 from te_lite.verify.verify import Refuted, verdict
-from tests.mma_schedules import PROGRAMS, Tiled
+from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS, Tiled
 from tests.te_lite.test_python_text import assert_same_program
 
 HALF = PROGRAMS["half"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import te_lite as te
-from te_lite.loops.mma_meaning import operands, product
-from te_lite.tensor_core.mma import Element, Mma, mma
+from ansor_ext.tensor_core.mma import Element, Mma, mma
+from ansor_ext.tensor_core.mma_meaning import operands, product
 
 
 def multiplied(op: Mma, a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:

@@ -1,0 +1,1 @@
+"""Steps that give a stage other axes."""

@@ -1,0 +1,80 @@
+"""How lowering finds elements of fragments and of swizzled rows, and the instructions that loops over fragments are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from te_lite.bounds.loop_scope import LANES, WARP
+from te_lite.errors import LowerError, require
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import Expr, as_expr, index_xor
+from te_lite.loops.stmt import For, ForKind, Instruction, Stmt, Store
+from te_lite.lowering.layout import HeldTile, Layout
+from te_lite.lowering.lower_facts import Facts, row_by_row
+from te_lite.lowering.lower_nest import NestBuilder
+from te_lite.lowering.lower_point import Points
+from te_lite.schedule.state import REDUCE
+
+from .fragment_storage import fragment_storage
+from .lower_matrix_load import warp_load
+from .lower_mma import element_of_tile, tile_start, warp_multiply
+from .swizzle import Swizzle
+
+
+class SwizzledRows(Layout):
+    """Of a stage in shared memory whose rows are swizzled."""
+
+    def __init__(self, facts: Facts, k: int) -> None:
+        """Raises LowerError for a stage elsewhere, or one whose rows are aligned."""
+        super().__init__(facts, k)
+        stage = facts.stages[k]
+        plain = facts.bounds.storage(k) == "shared" and stage.storage_align is None
+        law = "needs shared memory, not aligned"
+        require(plain, LowerError, f"swizzle {stage.op.name}", law, scope=facts.bounds.scopes[k])
+
+    def place(self, output: int, at: Sequence[Expr]) -> Expr:
+        stage, buffer = self.facts.stages[self.k], self.facts.buffers[self.k, output]
+        row = stage.stored([int(r.extent) for r in self.facts.regions(self.k)[: len(stage.op.axis)]])[-1]
+        swizzle = Swizzle.of_rows(stage.op.name, row, BYTES[buffer.dtype])
+        return as_expr(swizzle.place(row_by_row(buffer, at), index_xor))
+
+
+class Fragments(Layout):
+    """Of a stage that a warp keeps in fragments: sums of products, or factors that are copied or computed."""
+
+    def __init__(self, facts: Facts, k: int) -> None:
+        super().__init__(facts, k)
+        storage = fragment_storage(facts.bounds.scopes[k])
+        assert storage is not None
+        self.storage, self.factor = storage, storage.operand != "d"
+
+    def shape(self, extents: Sequence[int]) -> tuple[int, ...]:
+        stage = self.facts.stages[self.k]
+        return self.storage.shape(stage.op.name, stage.stored(extents))
+
+    def place(self, output: int, at: Sequence[Expr]) -> Expr:
+        facts, stage = self.facts, self.facts.stages[self.k]
+        lane = facts.thread_vars.get((facts.roots[self.k], WARP), 0)
+        extents = stage.stored([int(r.extent) for r in facts.regions(self.k)[: len(at)]])
+        return as_expr(self.storage.index(extents, stage.stored(at), lane))
+
+    def instruction(self, points: Points, depth: int) -> Instruction:
+        """A product where the stage sums up, else a load of matrices."""
+        reduces = self.facts.stages[self.k].op.reduce_axis
+        return warp_multiply(points, self.k, depth) if reduces else warp_load(points, self.k, depth)
+
+    def cleared(self, nests: NestBuilder, first: int) -> Stmt:
+        """Each lane sets its own elements to zero."""
+        facts, k, stage = self.facts, self.k, self.facts.stages[self.k]
+        depth = nests.depth(stage)
+        inner = [it for it in stage.iters[first:depth] if it.kind != REDUCE]
+        variables = nests.fresh(k, inner, "init")
+        buffer, tile = facts.buffers[k, 0], tile_start(nests.points, k, variables, depth)
+        values = self.storage.fragment.values
+        value, lane = facts.new_var("value", values), facts.thread_vars[facts.roots[k], WARP]
+        zero = nests.reduction(k).combiner.identity[0]
+        body: Stmt = Store(buffer, facts.simplifier.simplify(tile + value * LANES + lane), zero)
+        return nests.nested(k, inner, variables, For(value, values, ForKind.UNROLLED, body))
+
+    def held(self, points: Points, depth: int) -> HeldTile:
+        return element_of_tile(points, self.k, depth)

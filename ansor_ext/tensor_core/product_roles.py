@@ -1,0 +1,164 @@
+"""Stages that tensor cores can compute: sums of products of two reads, and what their axes are in the product.
+
+    sum over ..., k of  a[..., m + ..., ..., k] * b[..., k, ..., n]
+
+    outer   both factors, or the first ones of several of the others: loops around the product
+    m, n    the last axis that only the first, or only the second, factor has: rows and columns
+    k       the last axis that is summed over: terms; the others are loops around it
+
+Columns lie side by side in memory where there are enough rows for the instruction; else the factors change places,
+where that gives enough.
+
+Each of m, n and k is a dimension of its factors, in steps of 1; along it the other loops may add what stands still
+while the product of a tile is computed (a row of a window).  A factor that is read otherwise, such as every second
+column, is copied with the axes of its read first (`Reindex`).
+
+Groups of warps (`Mma.warps`) read one factor from shared memory, where its terms must be neighbours: that is B then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ansor.core.target.target import ELEMENTS, Target
+from ansor.sketch.predicates import is_untouched
+from te_lite.bounds.reads import Read
+from te_lite.expr.expr import Expr, Load, Reduce, same
+from te_lite.expr.lanes import ceildiv
+from te_lite.expr.visit import walk
+from te_lite.schedule.state import State
+
+from ..analysis.own_stages import axes_read, extents_of
+from ..analysis.product_roles import Factor, factor_of, factors_read, sides_of
+from ..axes.derive import axes_in_order, plain_read
+from .mma import GROUP_ROW_BYTES, MMA, Mma
+from .mma_meaning import product
+
+FEWEST_ROWS = 5
+"""Of an axis that is rows where neither order of the factors fills a tile; most of it is empty then, and still fast."""
+FEWEST_COLUMNS_OF_GROUPS, FEWEST_ROWS_OF_GROUPS = 24, 49
+"""Of axes worth a group of warps, whose 64 rows read the same columns: of fewer columns it reads as much as single
+warps do."""
+HOPPER = ("H100", "H200")
+"""The models that multiply in groups of warps."""
+FEWEST_TERMS_OF_PARTS = 32
+"""Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds.  Groups
+of warps add up all terms of a turn in the tensor core, so of them there must be two turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The axes m, n and k of a stage by their numbers, spatial first, and its factors: `a` has m, and `b` has n.
+
+    `beside` is another axis that only one factor has, whose m or n is `line`: the rows of an image, of which several
+    are multiplied by the same tile of the other factor.
+    """
+
+    op: Mma
+    m: int
+    n: int
+    k: int
+    a: Factor
+    b: Factor
+    beside: int | None = None
+    line: int = 0
+
+
+def roles_of(target: Target, state: State, k: int, groups: bool = False, full: bool = False) -> Roles | None:
+    """How stage `k` is a product for tensor cores of the target, of groups of warps if asked; None when it is none.
+
+    With `full` its rows and columns are those that fill tiles best, not the last ones: the images of a batch instead of
+    the columns of an image.
+    """
+    stage = state.stages[k]
+    if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
+        return None
+    op = _instruction(target, stage.compute.body[0], groups)
+    if op is None:
+        return None
+    reads = factors_read(state, k)
+    if reads is None:
+        return None
+    extents, space = extents_of(stage.op), len(stage.op.axis)
+    last = max([d for d in range(space) if extents[d] > 1], default=-1)
+    ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
+    enough = (FEWEST_ROWS_OF_GROUPS,) if groups else (op.m, FEWEST_ROWS)
+    tried = [(rows, order) for rows in enough for order in (ordered, ordered[::-1])]
+    found = [_roles(state, op, rows, first, second, extents, space, full) for rows, (first, second) in tried]
+    return next((roles for roles in found if roles is not None), None)
+
+
+def _roles(
+    state: State, op: Mma, rows: int, first: tuple[int, Read], second: tuple[int, Read], extents: Sequence[int],
+    space: int, full: bool,
+) -> Roles | None:  # fmt: skip
+    """The roles with `first` as A, of `rows` or more, and `second` as B; None where they do not suit."""
+    sides = sides_of(first[1], second[1], extents, space)
+    if sides is None:
+        return None
+    m, n = [_line(of, extents, op.m if full else 1) for of in (sides.rows, sides.columns)]
+    terms = sides.terms[-1]
+    if extents[m] < rows or extents[n] <= op.n or extents[terms] < op.k:
+        return None
+    if op.warps > 1 and (extents[n] < FEWEST_COLUMNS_OF_GROUPS or extents[terms] < terms_of_groups(op)):
+        return None
+    fewest = FEWEST_TERMS_OF_PARTS if op.warps == 1 else 2 * terms_of_groups(op)
+    if op.element.parts > 1 and prod([extents[x] for x in sides.terms]) < fewest:
+        return None
+    a, b = [
+        factor_of(p, read, side, terms, extents) or _reindexed(state, p, read.reader, side, terms)
+        for (p, read), side in ((first, m), (second, n))
+    ]
+    if a is None or b is None or (op.warps > 1 and b.terms != b.last):
+        return None
+    found = [(axis, line) for of, line in ((sides.rows, m), (sides.columns, n)) for axis in of if extents[axis] > 1]
+    return Roles(op, m, n, terms, a, b, *max([x for x in found if x[0] != x[1]], default=(None, m)))
+
+
+def _line(axes: Sequence[int], extents: Sequence[int], size: int) -> int:
+    """The one of the axes that fills tiles of `size` best, the last one of several."""
+    return max(axes, key=lambda axis: (extents[axis] / (ceildiv(extents[axis], size) * size), axis))
+
+
+def terms_of_groups(op: Mma) -> int:
+    """The terms of a turn of a group of warps: as many as a row of its tile has."""
+    return GROUP_ROW_BYTES // op.element.nbytes
+
+
+def _reindexed(state: State, stage: int, reader: int, side: int, terms: int) -> Factor | None:
+    """`factor_of` for a copy of `stage` with the axes of its read; None where there is no such copy."""
+    op = state.stages[reader].compute
+    read = plain_read(op, state.stages[stage].op.output())
+    axes = [*op.axis, *op.reduce_axis]
+    found = [] if read is None else [axes.index(v) for v in axes_in_order(read)]
+    whole = {side, terms} <= set(found)
+    return Factor(stage, found.index(side), found.index(terms), len(found) - 1, True) if whole else None
+
+
+def _instruction(target: Target, body: Expr, groups: bool) -> Mma | None:
+    """The instruction, of groups of warps or of single ones, that sums up the products of a reduction."""
+    if (
+        not isinstance(body, Reduce)
+        or body.combiner.name != "sum"
+        or len(body.sources) != 1
+        or body.condition is not None
+    ):
+        return None
+    loads = [x for x in walk(body.sources[0]) if isinstance(x, Load)]
+    for op in MMA.values():
+        fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
+        fits = fits and (op.element.dtype != "float32" or op.element.name == ELEMENTS.get(target.precision))
+        fits = fits and (op.warps > 1) == groups and _has(target, op) and not body.init
+        if fits and any(same(body.sources[0], product(op, x, y)) for x, y in (loads, loads[::-1])):
+            return op
+    return None
+
+
+def _has(target: Target, op: Mma) -> bool:
+    """Whether the architecture of a target, where it says one, has an instruction; one of groups must be said."""
+    digits = "".join([c for c in target.attrs.get("arch", "") if c.isdigit()])
+    if op.warps > 1:
+        return int(digits) == op.least if digits else target.model in HOPPER
+    return not digits or int(digits) >= op.least
