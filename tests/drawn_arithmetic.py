@@ -8,7 +8,6 @@ zero that min and max make of two zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from te_lite.expr.element import Buffer, BufferLoad, Load
 from te_lite.expr.node import Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var, binary, cast, compare
 from te_lite.expr.visit import children, rebuild
 from te_lite.expr.visit import with_children as copy
+from tests.exact_division import each, quotient, remainder
 
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -168,21 +168,18 @@ def _binary(op: str, dtype: str, a: Valued, b: Valued) -> Valued:
         zeros = (x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))
         return np.where(np.isnan(x) | (one > other), x, y), ok & ~zeros
     if dtype in FLOATS:
-        quotient = np.floor(x / y)
-        table = {"+": x + y, "-": x - y, "*": x * y, "/": x / y, "//": quotient, "%": x - quotient * y}
-        return table[op], ok & _product_is_exact(quotient, y) if op == "%" else ok
+        if op in ("//", "%"):
+            return each(quotient if op == "//" else remainder, x, y), ok & (_whole(x / y) if op == "//" else True)
+        return {"+": x + y, "-": x - y, "*": x * y, "/": x / y}[op], ok
     exact = _exact(op, x.astype(object), y.astype(object))
     if dtype == "bool":
         return exact != 0, ok
     return np.array([int(v) & (2**64 - 1) for v in exact], np.uint64).astype(dtype), ok
 
 
-def _product_is_exact(x: Array, y: Array) -> Array:
-    """Whether `x * y` needs no rounding, which a fused multiply-add leaves out; products that are not finite do."""
-    finite = np.isfinite(x) & np.isfinite(y)
-    exact = [not f or (np.isfinite(p) and Fraction(float(a)) * Fraction(float(b)) == Fraction(float(p)))
-             for a, b, p, f in zip(x, y, x * y, finite, strict=True)]  # fmt: skip
-    return np.array(exact, bool)
+def _whole(x: Array) -> Array:
+    """Where a quotient rounded down has room in its dtype, and so is rounded once."""
+    return np.asarray(~(np.abs(x) > 2.0 ** np.finfo(x.dtype).nmant) | np.isinf(x))
 
 
 def _exact(op: str, x: Array, y: Array) -> Array:

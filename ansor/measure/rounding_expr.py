@@ -189,14 +189,14 @@ class Errors:
         if carried is not None:
             carried = Binary("/", carried, left)
             carried = carried if y is None else where(_positive(left), carried, INFINITE)
-        error = plus(carried, rounding(e, _size(quotient)))
+        rounded = rounding(e, _size(quotient))
         if e.op == "/":
-            return error
-        steps = _ends("floor", quotient, error)
+            return plus(carried, rounded)
+        steps = _ends("floor", quotient, carried)
         if e.op == "//":
-            return steps
+            return plus(steps, rounded)
         whole = magnitude(Call("floor", (quotient,), REAL))
-        return plus(x, times(magnitude(e.b), steps), times(whole, y), rounding(e, _size(e.a)))
+        return plus(x, times(magnitude(e.b), steps), times(whole, y), rounding(e, _size(e)))
 
     def _cast(self, e: Cast) -> Expr | None:
         given = self.of(e.a)

@@ -155,9 +155,6 @@ class CudaText(CText):
         if op in ("min", "max"):
             return self._extreme(op, a, b, dtype)
         if op in ("//", "%"):
-            if dtype == "float16":
-                text, _ = super()._float_floor(op, Cast("float32", a), Cast("float32", b), "float32")
-                return f"(half)({text})", UNARY
             power = _power_of_two(b)
             if power is not None and op == "//":
                 return f"{self.expr(a, MUL)} >> {power}", SHIFT

@@ -62,19 +62,6 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(a / b if a.dtype.kind == "f" else arithmetic.trunc_divide(a, b))
 
 
-def _floor_divide(a: Array, b: Array) -> Array:
-    return np.asarray(np.floor(a / b) if a.dtype.kind == "f" else a // b)
-
-
-def _mod(a: Array, b: Array) -> Array:
-    """What is left of a division towards zero; 0 for integers by zero."""
-    return np.asarray(a - np.trunc(a / b) * b if a.dtype.kind == "f" else np.fmod(a, b))
-
-
-def _floor_mod(a: Array, b: Array) -> Array:
-    return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else a % b)
-
-
 def _whole(x: TensorType, what: str) -> str:
     require(x.dtype not in FLOATS and x.dtype != "bool", GraphError, what, "integers are needed", dtype=x.dtype)
     return numbers(x, what)
@@ -85,9 +72,9 @@ ARITHMETIC: tuple[tuple[str, Check, Binary, Te], ...] = (
     ("subtract", numbers, np.subtract, topi.subtract),
     ("multiply", numbers, np.multiply, topi.multiply),
     ("divide", numbers, _divide, topi.divide),
-    ("floor_divide", numbers, _floor_divide, topi.floor_divide),
-    ("mod", numbers, _mod, topi.mod),
-    ("floor_mod", numbers, _floor_mod, topi.floor_mod),
+    ("floor_divide", numbers, np.floor_divide, topi.floor_divide),
+    ("mod", numbers, np.fmod, topi.mod),
+    ("floor_mod", numbers, np.remainder, topi.floor_mod),
     ("power", numbers, arithmetic.power, topi.power),
     ("maximum", numbers, np.maximum, topi.maximum),
     ("minimum", numbers, np.minimum, topi.minimum),

@@ -124,10 +124,6 @@ def _truncated(a: int, b: int) -> int:
     return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-def _floor_mod(a: Any, b: Any) -> Any:
-    return a - np.floor(a / b) * b
-
-
 _EXACT: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -143,8 +139,8 @@ _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "/": lambda a, b: a / b,
-    "//": lambda a, b: np.floor(a / b),
-    "%": _floor_mod,
+    "//": np.floor_divide,
+    "%": np.remainder,
     "min": lambda a, b: a if a < b or a != a else b,
     "max": lambda a, b: a if a > b or a != a else b,
 }

@@ -88,14 +88,13 @@ def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
         case "min" | "max":
             sign = "<" if name == "min" else ">"
             test = f"(a {sign} b) | (a != a)" if dtype in FLOATS else f"a {sign} b"
-            return f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) {{ return {test} ? a : b; }}"
+            return f"{head}{{ return {test} ? a : b; }}"
+        case "floordiv" | "floormod" if dtype in FLOATS:
+            return f"{head}{{ {_float_floor(name, t, suffix)} }}"
         case "floordiv":
-            return f"{t} floordiv_{SHORT[dtype]}({t} a, {t} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
+            return f"{head}{{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
         case "floormod":
-            return (
-                f"{t} floormod_{SHORT[dtype]}({t} a, {t} b) "
-                "{ return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }"
-            )
+            return f"{head}{{ return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }}"
         case "floordiv0":
             return f"{head}{{ return {special}a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
         case "floormod0":
@@ -120,6 +119,15 @@ def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
         case "f32_to" | "f64_to":
             return f"{t} {name}_{SHORT[dtype]}({dialect.types[FLOAT_OF[name]]} x) {{ {_saturated(name, dtype, t)} }}"
     raise ExprError(f"helper: no helper function is called {name!r}")
+
+
+def _float_floor(name: str, t: str, f: str) -> str:
+    """The quotient of floats rounded down, or what is left of it, as Python has them; `fmod` is exact."""
+    left, other = f"{t} m = fmod{f}(a, b); ", "m != 0 && (b < 0) != (m < 0)"
+    if name == "floormod":
+        return f"{left}return {other} ? m + b : m == 0 ? copysign{f}(m, b) : m;"
+    quotient = f"{t} q = (a - m) / b - ({other}), n = floor{f}(q); "
+    return f"{left}{quotient}return b == 0 ? a / b : q == 0 ? copysign{f}(q, a / b) : n + (q - n > 0.5{f});"
 
 
 FLOAT_OF = {"f32_to": "float32", "f64_to": "float64"}
@@ -220,10 +228,8 @@ class CText:
             return self.call_helper(op, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op in ("//", "%") and dtype in FLOATS:
             return self._float_floor(op, a, b, dtype)
-        if op in _DIVISIONS and dtype not in FLOATS:
-            name = self._division(op, a, b)
-            if name:
-                return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
+        if op in _DIVISIONS and dtype not in FLOATS and (name := self._division(op, a, b)):
+            return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op == "*" and isinstance(b, Const) and b.value == -1:
             text, own = f"-{self.expr(a, POSTFIX)}", UNARY
         elif op == "+" and isinstance(b, Const) and _subtracted(b):
@@ -244,11 +250,9 @@ class CText:
         return "" if plain else _DIVISIONS[op]
 
     def _float_floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[str, int]:
-        f = "" if dtype == "float64" else "f"
-        quotient = f"floor{f}({self.expr(a, MUL)} / {self.expr(b, MUL + 1)})"
-        if op == "//":
-            return quotient, POSTFIX
-        return f"{self.expr(a, ADD)} - {quotient} * {self.expr(b, MUL + 1)}", ADD
+        wide = "float32" if dtype == "float16" else dtype
+        text = self.call_helper(_DIVISIONS[op], wide, self._as_float(a), self._as_float(b))
+        return (f"({self.dialect.types[dtype]}){text}", UNARY) if wide != dtype else (text, POSTFIX)
 
     def _call(self, e: Call) -> tuple[str, int]:
         dtype = e.args[0].dtype

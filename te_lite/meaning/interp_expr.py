@@ -1,8 +1,8 @@
 """The meaning of scalar expressions: each is compiled once to a closure that computes all lanes at a time.
 
 A value is a NumPy scalar (the same in every lane) or an array whose shape broadcasts to the lanes.  Every node
-computes in its own dtype: integers wrap, `a // b` rounds down (`floor(a / b)` on floats), `a % b` is
-`a - a // b * b`, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even;
+computes in its own dtype: integers wrap, `a // b` rounds the exact quotient down, of floats too, `a % b` is what is
+left of it, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even;
 what C leaves undefined is in `arithmetic.py`.
 min and max of a NaN are NaN.  A closure takes the mask of the active lanes (None: all).
 `if_then_else`, `&&` and `||` evaluate an operand only in the lanes that need it; `select` evaluates both.
@@ -174,12 +174,7 @@ _COMPARE: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-_FLOAT_ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
-    **_ARITHMETIC,
-    "/": operator.truediv,
-    "//": lambda a, b: np.floor(a / b),
-    "%": lambda a, b: a - np.floor(a / b) * b,
-}
+_FLOAT_ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {**_ARITHMETIC, "/": operator.truediv}
 
 
 def _binary(e: Binary, a: Code, b: Code) -> Code:

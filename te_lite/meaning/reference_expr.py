@@ -36,21 +36,13 @@ def _trunc_div(a: Array, b: Array) -> Array:
     return trunc_divide(a, b)
 
 
-def _floor_div(a: Array, b: Array) -> Array:
-    return np.asarray(np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b))
-
-
-def _floor_mod(a: Array, b: Array) -> Array:
-    return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else np.mod(a, b))
-
-
 BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
     "/": _trunc_div,
-    "//": _floor_div,
-    "%": _floor_mod,
+    "//": np.floor_divide,
+    "%": np.remainder,
     "min": np.minimum,
     "max": np.maximum,
     "<": np.less,

@@ -95,17 +95,13 @@ def _cmp(symbol: str) -> Scalar:
     return lambda a, b: compare(symbol, a, b)
 
 
-def _floor_divide(a: Any, b: Any) -> Expr:
-    quotient = binary("/", a, b)
-    return call("floor", quotient) if quotient.dtype in FLOATS else binary("//", a, b)
-
-
 def _truncated_mod(a: Any, b: Any) -> Expr:
     quotient = binary("/", a, b)
-    whole = call("trunc", quotient) if quotient.dtype in FLOATS else quotient
-    rest = binary("-", a, binary("*", whole, b))
-    if quotient.dtype in FLOATS:
-        return rest
+    if quotient.dtype in FLOATS:  # a zero has the sign of the dividend
+        size = binary("%", call("abs", a), call("abs", b))
+        signed = select(compare("<", a, 0), binary("*", size, -1), size)
+        return select(compare("==", size, 0), binary("*", a, 0), signed)
+    rest = binary("-", a, binary("*", quotient, b))
     divisor = as_expr(b)
     if isinstance(divisor, Const):
         return rest if divisor.value else const(0, quotient.dtype)
@@ -121,7 +117,7 @@ add = _broadcast("add", _op("+"))
 subtract = _broadcast("subtract", _op("-"))
 multiply = _broadcast("multiply", _op("*"))
 divide = _broadcast("divide", _op("/"))
-floor_divide = _broadcast("floor_divide", _floor_divide)
+floor_divide = _broadcast("floor_divide", _op("//"))
 mod = _broadcast("mod", _truncated_mod)
 floor_mod = _broadcast("floor_mod", _op("%"))
 maximum = _broadcast("maximum", _op("max"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .bounded import DIGITS, LARGEST, ORDER, SMALLEST, ULPS_OF_CALLS, Array, Value, floats, rounded, unknown_where
+from .bounded import DIGITS, LARGEST, ORDER, ULPS_OF_CALLS, Array, Value, floats, rounded, unknown_where
 
 
 def alike(a: Value, b: Value) -> tuple[Value, Value]:
@@ -104,15 +104,14 @@ def _floats(op: str, a: Value, b: Value) -> Value:
     error = np.where(least > 0, (a.e + np.abs(quotient) * b.e) / least, np.inf)
     if op == "/":
         return rounded(quotient, error, a.dtype, given, sure=sure, at_once=True)
-    near = error + 2.0 ** (2 - DIGITS[a.dtype]) * np.abs(quotient) + SMALLEST[a.dtype] * (quotient != 0)
-    low, high = np.floor(quotient - near), np.floor(quotient + near)
-    floor = np.floor(quotient)
+    left = np.fmod(a.v, b.v)  # exact, as nothing is about a quotient that was rounded
+    turned = (left != 0) & ((left < 0) != (b.v < 0))
+    floor = np.where(b.v == 0, quotient, np.rint((a.v - left) / b.v) - turned)
+    steps = np.where(error > 0, np.floor(quotient + error) - np.floor(quotient - error), 0.0)
     if op == "//":
-        return rounded(floor, high - low, a.dtype, sure=sure)
-    rest, slip = a.v - b.v * floor, np.abs(b.v) * (high - low)
-    largest = np.maximum(np.abs(quotient), np.abs(b.v * floor) + np.abs(floor) * b.e + slip)
-    error = a.e + np.abs(floor) * b.e + slip + 2.0 ** -DIGITS[a.dtype] * np.abs(b.v * floor) * 2
-    return rounded(rest, np.where(largest < 0.99 * LARGEST[a.dtype], error, np.inf), a.dtype, sure=sure)
+        return rounded(floor, steps, a.dtype, sure=sure)
+    error = np.where(error > 0, a.e + np.abs(floor) * b.e + np.abs(b.v) * steps, 0.0)
+    return rounded(left + np.where(turned, b.v, 0.0), error, a.dtype, sure=sure)
 
 
 def _nan_or_infinite(op: str, a: Value, b: Value) -> Array:
