@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -82,9 +83,7 @@ def _resize(x: Array, size: Sequence[int], attrs: Attrs) -> Array:
             (x.take(index, axis, mode="clip"), weight.reshape(shape).astype(x.dtype))
             for index, weight in _weights(x.shape[axis], target, attrs)
         ]
-        x = taps[0][0] * taps[0][1]
-        for value, weight in taps[1:]:
-            x = x + value * weight
+        x = reduce(np.add, [np.where(weight == 0, np.zeros((), x.dtype), value * weight) for value, weight in taps])
     return x
 
 

@@ -6,11 +6,13 @@ exact on every machine, where floats would round differently.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 from ..computation.tensor import Tensor
 from ..errors import ExprError, require
-from ..expr.expr import Expr, binary, cast, const, logical_and, select
+from ..expr.expr import Expr, binary, cast, compare, const, logical_and, select
 from .tag import INJECTIVE
 from .utils import ax_compute, layout_axes, per_dim
 
@@ -18,7 +20,8 @@ COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"
 METHODS = ("nearest_neighbor", "linear", "cubic")
 ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
-Taps = list[tuple[Expr, Expr]]
+Taps = list[tuple[Expr, Expr, Expr | None]]
+"""Neighbours, their weights, and where these are not 0 (None: everywhere), for 0 makes NaN of infinities."""
 
 
 def position(size: int, target: int, mode: str) -> tuple[int, int, int]:
@@ -55,19 +58,25 @@ def _inside(index: Expr, size: int) -> Expr:
     return binary("max", binary("min", index, size - 1), 0)
 
 
-def _linear(x: Expr, place: tuple[int, int, int], dtype: str) -> Taps:
+def _linear(x: Expr, place: tuple[int, int, int], target: int, dtype: str) -> Taps:
     """Two neighbours and their weights."""
+    low, far, between = _apart(x, place, target, dtype)
+    return [(low, const(1.0, dtype) - far, None), (low + 1, far, between)]
+
+
+def _apart(x: Expr, place: tuple[int, int, int], target: int, dtype: str) -> tuple[Expr, Expr, Expr | None]:
+    """The neighbour before a place, how far the place is from it, and whether it is at all where that is not always."""
     a, b, c = place
-    low: Expr = (x * a + b) // c
-    far = cast(dtype, (x * a + b) % c) / const(float(c), dtype)
-    return [(low, const(1.0, dtype) - far), (low + 1, far)]
+    rest = (x * a + b) % c
+    exact = any((k * a + b) % c == 0 for k in range(target))
+    return (x * a + b) // c, cast(dtype, rest) / const(float(c), dtype), compare("!=", rest, 0) if exact else None
 
 
-def _cubic(x: Expr, place: tuple[int, int, int], dtype: str, size: int, alpha: float, exclude: bool) -> Taps:
+def _cubic(
+    x: Expr, place: tuple[int, int, int], target: int, dtype: str, size: int, alpha: float, exclude: bool
+) -> Taps:
     """Four neighbours and their weights; `exclude` drops neighbours outside and scales up the others."""
-    a, b, c = place
-    low: Expr = (x * a + b) // c
-    t = cast(dtype, (x * a + b) % c) / const(float(c), dtype)
+    low, t, between = _apart(x, place, target, dtype)
     one, two = const(1.0, dtype), const(2.0, dtype)
 
     def near(d: Expr) -> Expr:
@@ -78,13 +87,14 @@ def _cubic(x: Expr, place: tuple[int, int, int], dtype: str, size: int, alpha: f
 
     weights = [far(t + one), near(t), near(one - t), far(two - t)]
     places = [low + k for k in (-1, 0, 1, 2)]
+    counted = [between, None, between, between]
     if exclude:
-        zero = const(0.0, dtype)
         inside = [logical_and(p >= 0, p < size) for p in places]
-        weights = [select(i, w, zero) for i, w in zip(inside, weights, strict=True)]
+        weights = [select(i, w, const(0.0, dtype)) for i, w in zip(inside, weights, strict=True)]
         total = weights[0] + weights[1] + weights[2] + weights[3]
         weights = [w / total for w in weights]
-    return list(zip(places, weights, strict=True))
+        counted = [i if c is None else logical_and(i, c) for i, c in zip(inside, counted, strict=True)]
+    return list(zip(places, weights, counted, strict=True))
 
 
 def resize2d(
@@ -120,22 +130,20 @@ def resize2d(
 
     def taps(v: Expr, d: int) -> Taps:
         if method == "linear":
-            return _linear(v, places[d], data.dtype)
-        return _cubic(v, places[d], data.dtype, sizes[d], cubic_alpha, cubic_exclude)
+            return _linear(v, places[d], targets[d], data.dtype)
+        return _cubic(v, places[d], targets[d], data.dtype, sizes[d], cubic_alpha, cubic_exclude)
 
     def element(*i: Expr) -> Expr:
         if method == "nearest_neighbor":
             how = rounding(rounding_method, mode)
             return read(i, *[_nearest(i[w], place, how) for w, place in zip(where, places, strict=True)])
         rows, columns = [taps(i[w], d) for d, w in enumerate(where)]
-        lines = [(_weighted([(read(i, y, x), wx) for x, wx in columns]), wy) for y, wy in rows]
+        lines = [(_weighted([(read(i, y, x), w, t) for x, w, t in columns]), wy, ty) for y, wy, ty in rows]
         return _weighted(lines)
 
     return ax_compute(shape, element, "resize", INJECTIVE)
 
 
 def _weighted(terms: Taps) -> Expr:
-    total = terms[0][0] * terms[0][1]
-    for value, weight in terms[1:]:
-        total = total + value * weight
-    return total
+    counted = [v * w if test is None else select(test, v * w, const(0.0, v.dtype)) for v, w, test in terms]
+    return functools.reduce(operator.add, counted)

@@ -113,16 +113,17 @@ def l2_normal(node: Node) -> Expr:
 
 
 def cumulative_sum(node: Node) -> Expr:
-    """CumSum along an axis: a product with a triangle of ones, which keeps integers exact."""
+    """CumSum along an axis: for each element the sum of those that a triangle selects, whatever the others are."""
     x, axis = node.input(0), node.scalar(1)
     node.require(axis is not None, "an axis is needed")
     axis = node.axis(int(axis), len(x.shape))
     extent = x.shape[axis]
     require_computed((extent, extent), "float64", str(node))
-    ones: Array = np.tri(extent, k=-1 if node.integer("exclusive", 0) else 0)
-    ones = ones[::-1, ::-1] if node.integer("reverse", 0) else ones
-    along = const(ones.reshape((extent, extent) + (1,) * (len(x.shape) - axis - 1)), x.dtype)
-    return call("sum", mul(call("expand_dims", x, axis=axis), along), axis=(axis + 1,), keepdims=False)
+    kept: Array = np.tri(extent, k=-1 if node.integer("exclusive", 0) else 0, dtype=bool)
+    kept = kept[::-1, ::-1] if node.integer("reverse", 0) else kept
+    along = const(kept.reshape((extent, extent) + (1,) * (len(x.shape) - axis - 1)), "bool")
+    terms = call("where", along, call("expand_dims", x, axis=axis), const(0, x.dtype))
+    return call("sum", terms, axis=(axis + 1,), keepdims=False)
 
 
 CONVERTERS: Converters = {

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -257,19 +259,28 @@ def _cubic(distance: Array, a: float) -> Array:
     return np.asarray(np.where(d <= 1, near, np.where(d < 2, far, 0)), np.float32)
 
 
+def _once(taps: Taps) -> Taps:
+    """Taps that read an element twice, beyond a border, as one of all their weight, whose sign is that of the sum."""
+    found = [(places, weights.copy()) for places, weights in taps]
+    for (places, weights), (after, onto) in pairwise(found):
+        same = places == after
+        onto += weights * same
+        weights[same] = 0
+    return found
+
+
 def _along(x: Expr, axis: int, taps: Taps) -> Expr:
-    """One axis of `x` as a weighted sum of gathers."""
+    """One axis of `x` as a weighted sum of gathers; an element whose weight is 0 does not count, infinite or not."""
     behind = (1,) * (len(x.shape) - axis - 1)
-    if len(taps) == 1:
+    taps = [tap for tap in _once(taps) if np.any(tap[1])]
+    if len(taps) == 1 and np.all(taps[0][1] == 1):
         return call("take", x, const(taps[0][0], "int32"), axis=axis)
-    total: Expr | None = None
+    parts = []
     for positions, weights in taps:
-        part = mul(
-            call("take", x, const(positions, "int32"), axis=axis), const(np.reshape(weights, (-1, *behind)), x.dtype)
-        )
-        total = part if total is None else add(total, part)
-    assert total is not None
-    return total
+        factor = np.reshape(weights, (-1, *behind))
+        part = mul(call("take", x, const(positions, "int32"), axis=axis), const(factor, x.dtype))
+        parts.append(part if factor.all() else call("where", const(factor != 0, "bool"), part, const(0, x.dtype)))
+    return reduce(add, parts)
 
 
 def _native(x: Expr, out: Sequence[int], rule: Rule, taps: dict[int, Taps]) -> Expr | None:

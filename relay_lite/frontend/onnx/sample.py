@@ -46,7 +46,7 @@ def grid_sample(node: Node) -> Expr:
 
 
 def read_at(flat: Expr, axes: Sequence[Axis], chosen: Sequence[Tap]) -> Expr:
-    """The elements (N, C, points) at one tap an axis, times its weights."""
+    """The elements (N, C, points) at one tap an axis, times its weights; 0 where these are, whatever is read."""
     at: Expr | None = None
     weight: Expr | None = None
     for axis, (position, part) in zip(axes, chosen, strict=True):
@@ -59,7 +59,10 @@ def read_at(flat: Expr, axes: Sequence[Axis], chosen: Sequence[Tap]) -> Expr:
     assert at is not None
     where = broadcast_to(call("expand_dims", at, axis=1), (*flat.shape[:2], at.shape[1]))
     value = call("gather", flat, where, axis=2)
-    return value if weight is None else mul(value, call("expand_dims", cast(weight, flat.dtype), axis=1))
+    if weight is None:
+        return value
+    factor = call("expand_dims", cast(weight, flat.dtype), axis=1)
+    return call("where", binary("equal", factor, 0), const(0, flat.dtype), mul(value, factor))
 
 
 class Axis:
