@@ -10,7 +10,7 @@ from te_lite.expr.expr import FLOATS
 from ...ir.nodes import Expr
 from ..onnx.elementwise import clip_to, converted
 from ..onnx.emit import add, binary, call, const, div, maximum, minimum, mul, sub
-from .node import Aten, Converter, Converters
+from .node import Aten, Converter, Converters, number_as
 
 
 def unary(name: str) -> Converter:
@@ -28,11 +28,8 @@ def scaled(name: str, reversed_operands: bool = False) -> Converter:
 
     def convert(node: Aten) -> Expr:
         x, other = node.operand("self", node.wide), node.operand("other", node.wide)
-        alpha = node.number("alpha", 1)
-        if reversed_operands:
-            x, other = other, x if alpha == 1 else mul(x, alpha)
-            return binary(name, x, other)
-        return binary(name, x, other if alpha == 1 else mul(other, alpha))
+        alpha, (x, other) = node.number("alpha", 1), (other, x) if reversed_operands else (x, other)
+        return binary(name, x, other if alpha == 1 else mul(other, number_as(alpha, node.wide)))
 
     return convert
 
@@ -86,7 +83,7 @@ def _common(a: object, b: object) -> str:
     """What two operands are compared in: one without axes counts only by its kind."""
     tensors = [e for e in (a, b) if isinstance(e, Expr)]
     strong = [e.dtype for e in tensors if e.shape] or [e.dtype for e in tensors]
-    common = strong[0] if len(strong) == 1 else promote(strong[0], strong[1])
+    common = strong[0] if len(strong) == 1 else "int16" if set(strong) == {"int8", "uint8"} else promote(*strong)
     weak = [e.dtype for e in tensors if not e.shape] + [
         {bool: "bool", int: "int64", float: "float32"}[type(v)] for v in (a, b) if not isinstance(v, Expr)
     ]
@@ -121,7 +118,7 @@ def truth(x: Expr) -> Expr:
 def bitwise_not(node: Aten) -> Expr:
     """bitwise_not: of integers -1 - x."""
     x = node.tensor("self")
-    return call("logical_not", x) if x.dtype == "bool" else sub(const(-1, x.dtype), x)
+    return call("logical_not", x) if x.dtype == "bool" else sub(number_as(-1, x.dtype), x)
 
 
 def where(node: Aten) -> Expr:

@@ -123,7 +123,7 @@ class _Walk:
         """Enter the results of a node; an error names it."""
         try:
             self.enter(node, self.made(node))
-        except TeError as error:
+        except (TeError, OverflowError) as error:  # a number that its dtype cannot hold: PyTorch says what then
             what, message = str(node), str(error)
             raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
         except MemoryError as error:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from te_lite.errors import require
-from te_lite.expr.dtype import accumulated
+from te_lite.expr.constant_folding import wrapped
+from te_lite.expr.dtype import INTEGER_BITS, accumulated
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Expr
@@ -137,9 +138,9 @@ class Aten:
         return self.result[0].shape
 
     def operand(self, name: str, dtype: str) -> Expr:
-        """A tensor or number as a tensor of `dtype`."""
+        """A tensor or number as a tensor of `dtype`; integers wrap around to it."""
         found = self.argument(name)
-        return cast(found, dtype) if isinstance(found, Expr) else const(self.number(name), dtype)
+        return cast(found, dtype) if isinstance(found, Expr) else number_as(self.number(name), dtype)
 
     def onnx(self, op: str, *inputs: Expr | None, outputs: int = 1, **attrs: Any) -> list[Expr]:
         """What the converter of an ONNX operator makes of these inputs and attributes."""
@@ -154,6 +155,11 @@ class Aten:
         """Raise GraphError for an argument that has a value and that nobody asked for."""
         left = {k: v for k, v in self.given.items() if v is not None and k not in self.asked and k not in MEANINGLESS}
         self.require(not left, "these arguments are not supported", **{k: str(v) for k, v in left.items()})
+
+
+def number_as(value: Any, dtype: str) -> Expr:
+    """A number as PyTorch takes it beside tensors of `dtype`: an integer modulo 2**bits."""
+    return const(wrapped(value, dtype) if dtype in INTEGER_BITS and isinstance(value, int) else value, dtype)
 
 
 Converter: TypeAlias = Callable[[Aten], "Expr | Sequence[Expr | None]"]
