@@ -94,25 +94,51 @@ def max_unpool(node: Node) -> Expr:
     window = bare_window(node, n)
     before, after = explicit_pads(node, n)
     pads = zip(x.shape[2:], window.strides, window.kernel, before, after, strict=True)
-    shape = tuple((d - 1) * s + k - b - a for d, s, k, b, a in pads)
+    least = tuple((d - 1) * s + k - b - a for d, s, k, b, a in pads)
+    shape = least if wanted is None else tuple(wanted[2:])
+    fits = tuple(wanted or x.shape)[:2] == x.shape[:2] and len(shape) == n
+    node.require(min(least) >= 1 and fits, "the output must have elements, channels as the data", output=shape)
     lines, count, size = prod(x.shape[:2]), prod(x.shape[2:]), prod(shape)
-    node.require(min(shape) >= 1, "the output must have elements", output=shape)
-    start = const(np.arange(lines).reshape(lines, 1) * size, "int32")
-    here = call("expand_dims", sub(reshape(narrow(at), (lines, count)), start), axis=1)
+    here = _places(reshape(narrow(at), (lines, *x.shape[2:])), shape, least, (window, before))
+    here = reshape(here, (lines, 1, count))
     hit = binary("equal", here, const(np.arange(size).reshape(1, size, 1), "int32"))
     zeros = const(np.zeros((lines, size)), x.dtype)
-    out = reshape(elements("", zeros, reshape(x, (lines, count)), hit, count), (*x.shape[:2], *shape))
-    return _grown(node, out, wanted)
+    return reshape(elements("", zeros, reshape(x, (lines, count)), hit, count), (*x.shape[:2], *shape))
 
 
-def _grown(node: Node, out: Expr, wanted: Sequence[int] | None) -> Expr:
-    """The result with zeros behind it, up to the shape that is asked for."""
-    if wanted is None:
-        return out
-    fits = len(wanted) == len(out.shape) and all(w >= d for w, d in zip(wanted, out.shape, strict=True))
-    node.require(fits, f"output_shape must be at least {out.shape}", output_shape=tuple(wanted))
-    widths = tuple((0, w - d) for w, d in zip(wanted, out.shape, strict=True))
-    return call("nn.pad", out, pad_width=widths) if any(map(any, widths)) else out
+def _places(at: Expr, shape: Sequence[int], least: Sequence[int], pool: tuple[Window, Sequence[int]]) -> Expr:
+    """Indices (lines, *pooled) as places in a result (*shape).
+
+    They count in what was pooled, which the result is then, as onnxruntime and PyTorch read them: every one lies in its
+    own window.  Where that is not so, they count in the least result there is, as in ONNX's own implementation, and the
+    rest is zeros behind it.
+    """
+
+    def of_line(extents: Sequence[int]) -> Expr:
+        first = np.arange(at.shape[0]).reshape(-1, *(1,) * len(extents)) * prod(extents)
+        return sub(at, const(first, "int32"))
+
+    here = of_line(shape)
+    if tuple(shape) == tuple(least) or any(s < d for s, d in zip(shape, least, strict=True)):
+        return here
+    window, before = pool
+    inside = call("logical_and", binary("greater_equal", here, 0), binary("less", here, prod(shape)))
+    for d, place in enumerate(_coordinates(here, shape)):
+        steps = np.arange(at.shape[d + 1]) * window.strides[d] - before[d]
+        first = const(steps.reshape([-1 if k == d + 1 else 1 for k in range(len(at.shape))]), "int32")
+        ahead = sub(place, first)
+        own = call("logical_and", binary("greater_equal", ahead, 0), binary("less", ahead, window.kernel[d]))
+        inside = call("logical_and", inside, own)
+    moved = const(0, "int32")
+    for extent, place in zip(shape, _coordinates(of_line(least), least), strict=True):
+        moved = add(mul(moved, extent), place)
+    return call("where", call("all", inside, axis=tuple(range(len(at.shape))), keepdims=True), here, moved)
+
+
+def _coordinates(flat: Expr, shape: Sequence[int]) -> list[Expr]:
+    """Places in a tensor axis by axis."""
+    steps = [prod(shape[d + 1 :]) for d in range(len(shape))]
+    return [binary("floor_mod", binary("floor_divide", flat, s), n) for s, n in zip(steps, shape, strict=True)]
 
 
 CONVERTERS: Converters = {"DeformConv": {19: deform_conv}, "MaxUnpool": {9: max_unpool}}

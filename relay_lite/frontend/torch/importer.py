@@ -62,10 +62,13 @@ def import_graph(graph: AtenGraph) -> IRModule:
 def refused_nodes(graph: AtenGraph) -> dict[str, str]:
     """The nodes that cannot be imported, by name, and why; whatever reads them is looked at as if they could."""
     walk, refused = _Walk(graph), {}
+    wanted = {*graph.outputs, *[r for node in graph.nodes for value in node.args.values() for r in refs(value)]}
     for node in graph.nodes:
         try:
             require(find(node.op) is not None, GraphError, str(node), "this operator is not supported")
             walk.convert(node)
+            left = [name for name in node.outputs if name in wanted and name not in walk.scope]
+            require(not left, GraphError, str(node), "only its first results are supported", asked=left)
         except GraphError as error:
             refused[node.name] = str(error)
             walk.give_up(node)
