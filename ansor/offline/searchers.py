@@ -221,8 +221,8 @@ class Tpe(Tried):
         self.space = {str(k): kinds.CategoricalDistribution(v) for k, v in enumerate(choices) if len(v) > 1}
 
     def ask(self, n: int) -> list[int]:
-        out: list[int] = []
-        for _ in range(min(n, int(self.free.sum()))):
+        out = [] if len(self.numbers) else self.chance(n)
+        for _ in range(min(n, int(self.free.sum())) - len(out)):
             place = self.candidates.places[0].copy()
             trial = self.study.ask(self.space)
             place[[int(name) for name in trial.params]] = list(trial.params.values())

@@ -107,9 +107,9 @@ def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
         case "pow":
             hidden = "__attribute__((noinline)) " if dialect is C else ""
             return f"{hidden}{head}{{ return pow{suffix}(a, b); }}"
-        case "root":
-            root = f"sqrt{suffix}(a + 0.0{suffix})"
-            return f"{t} root_{SHORT[dtype]}({t} a) {{ return a == -INFINITY ? INFINITY : {root}; }}"
+        case "root" | "square":
+            power = "a * a" if name == "square" else f"a == -INFINITY ? INFINITY : sqrt{suffix}(a + 0.0{suffix})"
+            return f"{t} {name}_{SHORT[dtype]}({t} a) {{ return {power}; }}"
         case "ipow":
             negative = "if (b < 0) return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? a : 0; " if signed else ""
             square = f"for (; b > 0; b /= 2, x = ({u})(1u * x * x)) if (b % 2) out = ({u})(1u * out * x);"
@@ -256,10 +256,8 @@ class CText:
 
     def _call(self, e: Call) -> tuple[str, int]:
         dtype = e.args[0].dtype
-        if e.func == "isnan" and dtype not in FLOATS:
-            return literal(False, "bool", self.dialect), POSTFIX
         if e.func == "isnan":
-            return f"isnan({self._as_float(e.args[0])})", POSTFIX
+            return f"isnan({self._as_float(e.args[0])})" if dtype in FLOATS else literal(False, "bool"), POSTFIX
         if e.func == "pow" and dtype not in FLOATS:
             return self.call_helper("ipow", dtype, *map(self.expr, e.args)), POSTFIX
         if dtype not in FLOATS:
@@ -291,6 +289,8 @@ class CText:
         match e.args[1]:
             case Const(value=0.5):
                 return self.call_helper("root", dtype, args[0])
+            case Const(value=2.0) if self.dialect is not C:  # compilers of C see it themselves
+                return self.call_helper("square", dtype, args[0])
             case Const():
                 return f"pow{f}({', '.join(args)})"
         return self.call_helper("pow", dtype, *args)

@@ -89,12 +89,12 @@ def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike) -> Tensor:
 
 
 def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1, in the dtype of `x` (stage `T_sign`); a zero keeps its sign, and NaN stays."""
+    """-1, 0 or 1, in the dtype of `x` (stage `T_sign`); of both zeros it is 0, and NaN stays."""
 
     def element(e: Expr) -> Expr:
         zero, one = const(0, e.dtype), const(1, e.dtype)
         minus = cast_expr(e.dtype, -1)
-        rest = e if e.dtype in FLOATS else zero
+        rest = binary("+", e, zero) if e.dtype in FLOATS else zero
         return select(compare("<", e, zero), minus, select(compare(">", e, zero), one, rest))
 
     return map_elements(x, element, "sign")

@@ -37,7 +37,13 @@ def selu(node: Node) -> Expr:
 
 
 def _elu(x: Expr, alpha: float) -> Expr:
-    return add(call("nn.relu", x), mul(sub(call("exp", minimum(x, 0)), 1), alpha))
+    return add(call("nn.relu", x), mul(less_one(minimum(x, 0)), alpha))
+
+
+def less_one(x: Expr) -> Expr:
+    """exp(x) - 1 of what is not positive, as 2 t / (1 - t) of t = tanh(x / 2): near 0 nothing cancels."""
+    t = call("tanh", mul(x, 0.5))
+    return div(mul(t, 2), sub(1, t))
 
 
 def hard_sigmoid(node: Node) -> Expr:

@@ -129,7 +129,7 @@ def _places(at: Expr, shape: Sequence[int], least: Sequence[int], pool: tuple[Wi
         ahead = sub(place, first)
         own = call("logical_and", binary("greater_equal", ahead, 0), binary("less", ahead, window.kernel[d]))
         inside = call("logical_and", inside, own)
-    moved = const(0, "int32")
+    moved: Expr = const(0, "int32")
     for extent, place in zip(shape, _coordinates(of_line(least), least), strict=True):
         moved = add(mul(moved, extent), place)
     return call("where", call("all", inside, axis=tuple(range(len(at.shape))), keepdims=True), here, moved)

@@ -16,14 +16,18 @@ from .node import Converter, Converters, Node
 
 def reduction(name: str, since: int = 18, empty: float | None = None) -> Converter:
     """A reduction that the graph knows by `name`; from opset `since` on its axes are an input."""
-    return reduced(lambda x, axes, keep: call(name, x, axis=axes, keepdims=keep), since, empty)
+    return reduced(lambda x, axes, keep: _over(name, x, axes, keep), since, empty)
+
+
+def _over(name: str, x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    return call(name, x, axis=axes, keepdims=keep) if axes else x
 
 
 def extreme(name: str, of_bools: str, empty: float) -> Converter:
     """The largest or smallest element, which of bools is whether some or all hold."""
 
     def meaning(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
-        return call(of_bools if x.dtype == "bool" else name, x, axis=axes, keepdims=keep)
+        return _over(of_bools if x.dtype == "bool" else name, x, axes, keep)
 
     return reduced(meaning, empty=empty)
 
@@ -33,7 +37,7 @@ def reduced(
 ) -> Converter:
     """A reduction of which `meaning` gives the result of data, axes and keepdims; over no element it is `empty`.
 
-    No axes mean all of them, or none when noop_with_empty_axes is set.
+    No axes mean all of them, or none when noop_with_empty_axes is set: then what is done to each element still is.
     """
 
     def convert(node: Node) -> Expr:
@@ -42,7 +46,7 @@ def reduced(
         named = node.list_at(1, "axes", since)
         keep, nothing = bool(node.integer("keepdims", 1)), node.integer("noop_with_empty_axes", 0)
         if not named and nothing:
-            return x
+            return meaning(x, (), keep)
         if rank == 0:
             return meaning(reshape(x, (1,)), (0,), False)
         axes = node.axes(named, rank) if named else tuple(range(rank))
@@ -64,7 +68,7 @@ def _of_nothing(node: Node, x: Expr, axes: tuple[int, ...], keep: bool, empty: f
 
 
 def _sum(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
-    return call("sum", x, axis=axes, keepdims=keep)
+    return _over("sum", x, axes, keep)
 
 
 def _l1(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
@@ -83,10 +87,14 @@ def _log_sum(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     return call("log", _sum(x, axes, keep))
 
 
-def _log_sum_exp(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
-    """The largest element is taken out first, so that no exponential overflows."""
+def log_sum_exp(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    """The largest element is taken out first, unless it is infinite, so that no exponential overflows."""
+    if not axes:
+        return x
     largest = call("max", x, axis=axes, keepdims=True)
-    total = add(call("log", _sum(call("exp", sub(x, largest)), axes, True)), largest)
+    finite = binary("less", call("abs", largest), np.inf)
+    taken = call("where", finite, largest, const(0, x.dtype)) if x.dtype in FLOATS else largest
+    total = add(call("log", _sum(call("exp", sub(x, taken)), axes, True)), taken)
     return total if keep else call("squeeze", total, axis=axes)
 
 
@@ -136,7 +144,7 @@ CONVERTERS: Converters = {
     "ReduceL2": {1: reduced(_l2, empty=0)},
     "ReduceSumSquare": {1: reduced(_square, empty=0)},
     "ReduceLogSum": {1: reduced(_log_sum, empty=-np.inf)},
-    "ReduceLogSumExp": {1: reduced(_log_sum_exp, empty=-np.inf)},
+    "ReduceLogSumExp": {1: reduced(log_sum_exp, empty=-np.inf)},
     "ArgMax": {1: arg("argmax")},
     "ArgMin": {1: arg("argmin")},
     "CumSum": {11: cumulative_sum},

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ...ir.nodes import Expr
-from ..onnx.activation import soft_plus
+from ..onnx.activation import less_one, soft_plus
 from ..onnx.elementwise import clip_to
-from ..onnx.emit import add, binary, call, const, div, minimum, mul, reshape, sub
+from ..onnx.emit import add, binary, call, const, div, minimum, mul, reshape
 from .node import Aten, Converter, Converters
 
 
@@ -21,7 +21,7 @@ def simple(meaning: Callable[[Expr], Expr]) -> Converter:
 def elu(node: Aten) -> Expr:
     """elu: scale x where positive, else scale alpha (exp(input_scale x) - 1)."""
     x, alpha, scale = node.tensor("self"), node.number("alpha", 1), node.number("scale", 1)
-    below = sub(call("exp", mul(minimum(x, 0), node.number("input_scale", 1))), 1)
+    below = less_one(mul(minimum(x, 0), node.number("input_scale", 1)))
     return add(mul(call("nn.relu", x), scale), mul(below, alpha * scale))
 
 

@@ -142,6 +142,13 @@ def is_nan(node: Aten) -> Expr:
     return call("isnan", x) if x.dtype in FLOATS else const(np.zeros(x.shape), "bool")
 
 
+def sign(node: Aten) -> Expr:
+    """sign: of NaN it is 0."""
+    x = node.operand("self", node.wide)
+    found = call("sign", x)
+    return call("where", call("isnan", x), const(0, x.dtype), found) if x.dtype in FLOATS else found
+
+
 def is_infinite(node: Aten) -> Expr:
     """isinf: never of integers."""
     x = node.tensor("self")
@@ -189,7 +196,7 @@ def copy(node: Aten) -> Expr:
 
 UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "log",
-    "log10", "log2", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "log10", "log2", "round", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 )  # fmt: skip
 COMPARED = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
@@ -216,6 +223,7 @@ CONVERTERS: Converters = {
     "aten.where.self": where,
     "aten.clamp": clamp,
     "aten.clamp.Tensor": clamp,
+    "aten.sign": sign,
     "aten.isnan": is_nan,
     "aten.isinf": is_infinite,
     "aten.log1p": log1p,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...ir.nodes import Expr
-from ..onnx.emit import add, call, cast, const, div, mul, reshape, sub
+from ..onnx.emit import call, cast, const, div, mul, reshape, sub
+from ..onnx.reduce import log_sum_exp as of_onnx
 from .arithmetic import truth
 from .node import Aten, Converter, Converters
 
@@ -119,13 +120,10 @@ def vector_norm(node: Aten) -> Expr:
 
 
 def log_sum_exp(node: Aten) -> Expr:
-    """logsumexp: the largest element is taken out first, so that no exponential overflows."""
+    """logsumexp, of infinities, too."""
     x, keep = node.operand("self", node.wide), node.flag("keepdim")
     axes = node.axes("dim", len(x.shape))
-    largest = call("max", x, axis=axes, keepdims=True)
-    total = call("sum", call("exp", sub(x, largest)), axis=axes, keepdims=True)
-    found = add(call("log", total), largest)
-    return found if keep else reshape(found, node.shape)
+    return reshape(of_onnx(x if x.shape else reshape(x, (1,)), axes, keep), node.shape)
 
 
 CONVERTERS: Converters = {
