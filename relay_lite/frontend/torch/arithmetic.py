@@ -34,16 +34,24 @@ def scaled(name: str, reversed_operands: bool = False) -> Converter:
     return convert
 
 
+def factors(node: Aten) -> tuple[Expr, Expr]:
+    """The operands of a product or quotient: beside small floats a number is one of float32."""
+    given = [node.argument(k) for k in ("self", "other")]
+    number = any(not isinstance(e, Expr) or not e.shape for e in given)
+    dtype = "float32" if number and node.dtype == "float16" else node.wide
+    return node.factor("self", dtype), node.factor("other", dtype)
+
+
 def divide(node: Aten) -> Expr:
     """div: true division, or rounded towards zero or downwards."""
-    a, b = node.operand("self", node.wide), node.operand("other", node.wide)
+    a, b = factors(node)
     mode = node.argument("rounding_mode")
     node.require(mode in (None, "trunc", "floor"), "rounding_mode must be trunc or floor", rounding_mode=mode)
     if mode is None:
-        return div(a, b)
+        return div(a, b) if node.dtype == node.wide == a.dtype else binary("divide", a, b)
     if node.wide not in FLOATS:
         return binary("divide" if mode == "trunc" else "floor_divide", a, b)
-    return call(mode, binary("divide", a, b))
+    return binary("floor_divide", a, b) if mode == "floor" else call("trunc", binary("divide", a, b))
 
 
 def remainder(node: Aten) -> Expr:
@@ -208,7 +216,7 @@ CONVERTERS: Converters = {
     **{f"aten.add.{o}": scaled("add") for o in ("Tensor", "Scalar")},
     **{f"aten.sub.{o}": scaled("subtract") for o in ("Tensor", "Scalar")},
     **{f"aten.rsub.{o}": scaled("subtract", reversed_operands=True) for o in ("Tensor", "Scalar")},
-    **{f"aten.mul.{o}": two("multiply") for o in ("Tensor", "Scalar")},
+    **{f"aten.mul.{o}": lambda node: binary("multiply", *factors(node)) for o in ("Tensor", "Scalar")},
     **{f"aten.div.{o}": divide for o in ("Tensor", "Scalar", "Tensor_mode", "Scalar_mode")},
     **{f"aten.remainder.{o}": remainder for o in ("Tensor", "Scalar")},
     **{f"aten.fmod.{o}": two("mod") for o in ("Tensor", "Scalar")},

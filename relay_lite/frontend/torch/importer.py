@@ -138,9 +138,10 @@ class _Walk:
         assert converter is not None
         given = {name: self.value(value, str(node)) for name, value in node.args.items()}
         tensors = self.graph.tensors
-        strides = {k: tensors[v.name].strides for k, v in node.args.items() if isinstance(v, Ref) and v.name in tensors}
+        known = {k: tensors[v.name] for k, v in node.args.items() if isinstance(v, Ref) and v.name in tensors}
+        strides, dtypes = {k: t.strides for k, t in known.items()}, {k: t.dtype for k, t in known.items()}
         result = tuple([tensors.get(name) if name is not None else None for name in node.outputs])
-        asked = Aten(node.op, node.name, given, result, strides)
+        asked = Aten(node.op, node.name, given, result, strides, dtypes)
         found = converter(asked)
         asked.refuse_unread()
         made = [found] if isinstance(found, Expr) else list(found)

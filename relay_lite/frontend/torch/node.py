@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from te_lite.errors import require
 from te_lite.expr.constant_folding import wrapped
 from te_lite.expr.dtype import INTEGER_BITS, accumulated
+from te_lite.expr.expr import FLOATS
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Expr
@@ -32,8 +35,8 @@ MEANINGLESS = ("device", "layout", "memory_format", "pin_memory", "non_blocking"
 class Aten:
     """An operator; `given` are its arguments with expressions for tensors, `result` what it must give.
 
-    `strides` are those of its tensors as the program lays them out, by argument, and `asked` collects the arguments
-    that a converter asks for.
+    `strides` and `dtypes` are those of its tensors as the program has them, by argument, and `asked` collects the
+    arguments that a converter asks for.
     """
 
     op: str
@@ -41,6 +44,7 @@ class Aten:
     given: Mapping[str, Any]
     result: tuple[TensorInfo | None, ...]
     strides: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
@@ -138,7 +142,17 @@ class Aten:
         return self.result[0].shape
 
     def operand(self, name: str, dtype: str) -> Expr:
-        """A tensor or number as a tensor of `dtype`; integers wrap around to it."""
+        """A tensor or number as a tensor of `dtype`; integers wrap around to it.
+
+        A number beside tensors of a small float is rounded to that, as PyTorch does.
+        """
+        found = self.factor(name, dtype)
+        small = {d for k, d in self.dtypes.items() if isinstance(self.given[k], Expr) and self.given[k].shape}
+        rounds = dtype in FLOATS and not found.shape and len(small) == 1 and small <= {"bfloat16", "float16"}
+        return cast(cast(found, *small), dtype) if rounds else found
+
+    def factor(self, name: str, dtype: str) -> Expr:
+        """As `operand`, but a number beside small floats is not rounded: products and quotients read it as it is."""
         found = self.argument(name)
         return cast(found, dtype) if isinstance(found, Expr) else number_as(self.number(name), dtype)
 
@@ -159,7 +173,10 @@ class Aten:
 
 def number_as(value: Any, dtype: str) -> Expr:
     """A number as PyTorch takes it beside tensors of `dtype`: an integer modulo 2**bits."""
-    return const(wrapped(value, dtype) if dtype in INTEGER_BITS and isinstance(value, int) else value, dtype)
+    if dtype in INTEGER_BITS and isinstance(value, int):
+        return const(wrapped(value, dtype), dtype)
+    with np.errstate(over="ignore"):
+        return const(value, dtype)
 
 
 Converter: TypeAlias = Callable[[Aten], "Expr | Sequence[Expr | None]"]
