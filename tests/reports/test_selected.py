@@ -164,6 +164,19 @@ def test_resize_beside_infinities(method: str, mode: str) -> None:
             same(got, want, f"{who} {shape} {targets}")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
+def test_linear_resize_of_integers(dtype: str) -> None:
+    """Without the fraction, as onnxruntime has it; where the exact one is whole, a rounding may go below it."""
+    ends = np.iinfo(dtype)
+    x = np.random.default_rng(5).integers(max(ends.min, -1000), min(ends.max, 1000) + 1, (1, 2, 4, 5)).astype(dtype)
+    for mode, size in nonempty(itertools.product(MODES, ((7, 9), (3, 2), (8, 5)))):
+        exact = resized(x, size, mode, "linear")
+        model = resize_model(x, size, mode="linear", coordinate_transformation_mode=mode)
+        for who, (got,) in nonempty(of_onnx(model, [x])):
+            off = np.abs(got.astype("float64") - np.trunc(exact))
+            assert got.dtype == x.dtype and np.all(off <= (np.abs(exact - np.rint(exact)) < 1e-3)), (who, mode, size)
+
+
 @pytest.mark.parametrize("mode", ["asymmetric", "align_corners", "half_pixel"])
 @pytest.mark.parametrize("method", ["linear", "cubic"])
 def test_the_operator_of_images(method: str, mode: str) -> None:

@@ -18,7 +18,7 @@ from ansor.core.values.checks import require_computed
 from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
-from .emit import add, call, const, mul, value_of
+from .emit import add, call, cast, const, mul, value_of
 from .node import Converters, Node
 
 COORDINATES = (
@@ -88,11 +88,18 @@ def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | 
     out, factors = _extents(node, scales, sizes)
     node.require(min(out) > 0, "every extent of the result must be at least 1", shape=tuple(out))
     changed = [a for a in range(len(out)) if out[a] != x.shape[a] or factors[a] != 1]
-    node.require(
-        rule.mode == "nearest" or x.dtype in FLOATS or not changed, "interpolation needs floats", dtype=x.dtype
-    )
     for a in changed:
         require_computed((4, out[a]), "float64", str(node))
+    if rule.mode == "nearest" or x.dtype in FLOATS or not changed:
+        return _interpolated(node, x, out, factors, rule)
+    whole = rule.mode == "linear" and not rule.antialias and x.dtype in ("int8", "uint8", "int32")
+    node.require(whole, "interpolation needs floats; without antialias linear one takes integers of 8 and 32 bits, too",
+                 mode=rule.mode, antialias=rule.antialias, dtype=x.dtype)  # fmt: skip
+    return cast(_interpolated(node, cast(x, "float32"), out, factors, rule), x.dtype)  # without its fraction
+
+
+def _interpolated(node: Node, x: Expr, out: Sequence[int], factors: Sequence[np.float32], rule: Rule) -> Expr:
+    changed = [a for a in range(len(out)) if out[a] != x.shape[a] or factors[a] != 1]
     if rule.coordinates == "tf_crop_and_resize":
         return _cropped(node, x, out, rule)
     taps = {a: _taps(rule, x.shape[a], out[a], factors[a]) for a in changed}
