@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -109,6 +110,21 @@ def test_searchers_beat_chance_where_neighbours_are_alike(name: str) -> None:
     known = candidates_of(matrix)
     area = [np.mean([contest(m, matrix, known, s, 96, 8).area for s in range(8)]) for m in (SEARCHERS[name], Chance)]
     assert area[0] > area[1]
+
+
+def test_tpe_begins_with_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all others do: its model is asked once something was tried."""
+    optuna = MagicMock()
+    optuna.create_study.return_value.ask.return_value.params = {}
+    monkeypatch.setitem(sys.modules, "optuna", optuna)
+    candidates = Candidates("task", np.zeros((40, 1)), np.array(["x"]), np.arange(80).reshape(40, 2),
+                                    np.array(["structure", "a"]))  # fmt: skip
+    tpe, chance = (SEARCHERS[name](candidates, np.random.default_rng(1)) for name in ("tpe", "random"))
+    first = tpe.ask(16)
+    assert len(set(first)) == 16 and not optuna.create_study.return_value.ask.called
+    assert max(first) - min(first) > 20 and len(chance.ask(16)) == 16
+    tpe.tell(first, np.ones(16))
+    assert len(tpe.ask(4)) == 4 and optuna.create_study.return_value.ask.call_count == 4
 
 
 def test_optuna_as_a_peer() -> None:
