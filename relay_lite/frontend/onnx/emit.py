@@ -11,15 +11,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from te_lite.expr.dtype import accumulated
 from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem
 from ...ir.op_registry import get
 from ...ir.types import TensorType
+from ...ir.visit import is_op
 from ...transform.fold_constant import cheap
 from .rows import before_reshape
 
 Operand: TypeAlias = Expr | float
+MOVES = ("reshape", "transpose", "expand_dims", "squeeze", "strided_slice", "broadcast_to")
+"""Operators of one tensor that move its elements."""
 
 
 def call(name: str, *args: Expr, **attrs: Any) -> Expr:
@@ -118,8 +122,20 @@ def div(a: Operand, b: Operand) -> Expr:
 
 
 def cast(x: Expr, dtype: str) -> Expr:
-    """`x` in another dtype; nothing when it has it."""
-    return x if x.dtype == dtype else call("cast", x, dtype=dtype)
+    """`x` in another dtype; nothing when it has it, or had it before it was widened."""
+    if x.dtype == dtype:
+        return x
+    before = unwidened(x)
+    return before if before.dtype == dtype else call("cast", x, dtype=dtype)
+
+
+def unwidened(x: Expr) -> Expr:
+    """`x` before the cast of halves to float32 that stands in front of it, or of what only moves elements."""
+    if is_op(x, "cast") and x.dtype != x.args[0].dtype and accumulated(x.args[0].dtype) == x.dtype:
+        return x.args[0]
+    if is_op(x, *MOVES) and (inner := unwidened(x.args[0])) is not x.args[0]:
+        return call(x.op.name, inner, **x.attrs)
+    return x
 
 
 def reshape(x: Expr, shape: Sequence[int]) -> Expr:

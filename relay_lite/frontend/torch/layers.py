@@ -12,8 +12,7 @@ from te_lite.expr.dtype import accumulated
 
 from ...ir import make
 from ...ir.nodes import Expr
-from ...ir.visit import is_op
-from ..onnx.emit import add, broadcast_to, call, cast, const, mul, reshape, sub, transpose
+from ..onnx.emit import add, broadcast_to, call, cast, const, mul, reshape, sub, transpose, unwidened
 from ..onnx.product import product
 from .node import Aten, Converter, Converters
 
@@ -102,22 +101,13 @@ def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Exp
     centre the data in ways of their own, `x + -some`, `some - x` and `x - some`: one expression for all would be a
     kernel that stores as much as there are data.  So would a cast be that all of them read, in front of a reshape.
     """
-    given = _given(x)
+    given = unwidened(x)
     x, some = _wide(given), _wide(_one_of(given, axes))
     off = _mean(add(x, call("negative", some)), axes)
     less = add(sub(some, x), off)
     var = _mean(mul(less, less), axes)
     spread = call("rsqrt", add(var, float(epsilon)))
     return mul(sub(sub(x, some), off), spread), add(some, off), var, spread
-
-
-def _given(x: Expr) -> Expr:
-    """`x` before the cast of halves that stands in front of it, or of its reshapes."""
-    if is_op(x, "cast") and x.dtype != x.args[0].dtype and accumulated(x.args[0].dtype) == x.dtype:
-        return x.args[0]
-    if is_op(x, "reshape") and (inner := _given(x.args[0])) is not x.args[0]:
-        return make.call("reshape", inner, **x.attrs)
-    return x
 
 
 def _wide(x: Expr) -> Expr:
