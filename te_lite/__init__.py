@@ -80,16 +80,16 @@ from .schedule.state import State
 if TYPE_CHECKING:
     from . import topi
 else:
-    __getattr__, __dir__ = later(
-        __name__,
-        {
-            "div": "write a / b of floats, te.truncdiv(a, b) of integers",
-            "var": "extents are numbers here: make a computation for each size",
-            "size_var": "extents are numbers here: make a computation for each size",
-            "extern": "what cannot be written as an expression of an element is no operation here",
-            "scan": "a running value is a te.sum over a reduce_axis whose extent is an expression",
-        },
-    )
+    __getattr__, __dir__ = later(__name__)
+
+INSTEAD = {
+    "div": "write a / b of floats, te.truncdiv(a, b) of integers",
+    "var": "extents are numbers here: make a computation for each size",
+    "size_var": "extents are numbers here: make a computation for each size",
+    "extern": "what cannot be written as an expression of an element is no operation here",
+    "scan": "a running value is a te.sum over a reduce_axis whose extent is an expression",
+}
+"""What to write for names that users of TVM look for."""
 
 methods.install()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -30,12 +30,10 @@ def when_called(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def later(
-    package: str, instead: Mapping[str, str] | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def later(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package whose names under `if TYPE_CHECKING:` come later.
 
-    `instead` says what to write for names that users of other packages look for.
+    The package's `INSTEAD` says what to write for names that users of others look for.
     """
 
     @cache
@@ -46,8 +44,8 @@ def later(
 
     def get(name: str) -> Any:
         if name.startswith("__") or name not in table():
-            hint = f"; {instead[name]}" if instead and name in instead else ""
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+            instead = vars(sys.modules[package]).get("INSTEAD", {}).get(name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}" + (f"; {instead}" if instead else ""))
         module, own = table()[name]
         found = vars(import_module(module, package))
         value = found[own] if own in found else import_module(f"{found['__name__']}.{own}")

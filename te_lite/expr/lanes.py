@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Range(NamedTuple):
+    """The integers from `min`, `extent` of them (an int or an expression)."""
+
+    min: int
+    extent: Any
 
 
 def ceildiv(a: Any, b: Any) -> Any:

@@ -7,26 +7,25 @@
          | Not(a) | Select(cond, a, b) | Cast(dtype, a) | Call(func, args)
          | Load(tensor, indices) | BufferLoad(buffer, index) | Reduce(...)     these three in `element.py`
 
-Nodes compare by structure and cache their hash; variables compare by identity.  `a == b` builds a `Compare`
-node whose truth value is structural equality, so it serves both as an expression and in dictionaries.
-Construction folds constants and the neutral elements only, by `constant_folding.py`; nothing is re-associated, since
-the printed text of a workload is its identity.  Index arithmetic is simplified in `simplify.py`.  The classes
-themselves fold nothing: `Binary("+", x, Const(0))` stays as it is written.
+Nodes compare by structure and cache their hash; variables compare by identity.  `a == b` builds a `Compare` node whose
+truth value is structural equality, so it serves both as an expression and in dictionaries.  Construction folds
+constants and neutral elements only, by `constant_folding.py`; nothing is re-associated, since the printed text of a
+workload is its identity.  The classes fold nothing: `Binary("+", x, Const(0))` stays as it is written.
 
-Python's operators build nodes, so the nodes and the constructors behind those operators are one module; the other
-constructors are in `expr.py`, from where all of these names are imported.
+Python's operators build nodes, so the constructors behind them are here; the others are in `expr.py`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Union
+from typing import Any, ClassVar, Union
 
 from ..errors import ExprError, require
 from ..hooks import Hook
 from .constant_folding import OTHER, fold, fold_cast, fold_compare, folds_to, stored
 from .dtype import DTYPE_LAW, DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, promote, python_number
+from .lanes import Range
 from .misuse import Unvalued, no_truth, operand_law, truth_of_equality
 
 ExprLike = Union["Expr", int, float, bool]
@@ -167,13 +166,6 @@ class Var(Expr):
     __hash__ = object.__hash__
 
 
-class Range(NamedTuple):
-    """The integers from `min`, `extent` of them."""
-
-    min: int
-    extent: int | Expr
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterVar(Var):
     """An axis of a compute operation: `0 <= var < extent`.
@@ -192,7 +184,6 @@ class IterVar(Var):
 
     @property
     def dom(self) -> Range:
-        """The values of the axis, as TVM names them."""
         return Range(0, self.extent)
 
     @property
@@ -385,10 +376,8 @@ def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def cast(dtype: str, a: ExprLike) -> Expr:
-    """Convert `a` to `dtype`: the same dtype is a no-op, constants fold (no float that the integer has no room for).
-
-    From and to a stored dtype it goes through the one that is computed with.
-    """
+    """Convert `a` to `dtype`: nothing where it has it; constants fold (no float that the integer has no room for).
+    From and to a stored dtype it goes through the one that is computed with."""
     require(dtype in DTYPES, ExprError, "cast", DTYPE_LAW, dtype=dtype)
     a = as_expr(a)
     if a.dtype == dtype:

@@ -4,9 +4,7 @@ Law: reads states and bounds, makes statements; knows no target.
 
 In reading order:
 
-    first    zero_terms, lower_facts, edges, lower_point, lower_operand, lower_mma, lower_matrix_load
-    then     lower_rescaling, lower_nest, thread_parts, vthread, unroll, sync, lower
     first    zero_terms, layout, lower_facts, edges, lower_point
-    then     lower_nest, thread_parts, vthread, unroll, whole_turns, sync, lower
+    then     lower_nest, thread_parts, vthread, unroll, sync, lower
     then     written_over
 """

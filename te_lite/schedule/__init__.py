@@ -6,7 +6,5 @@ In reading order:
 
     first    region, step, state, loop_value
     steps    loop_steps, place_steps, storage_steps, stage_steps
-    ours     axis_steps
-    steps    loop_steps, mark_steps, place_steps, storage_steps, stage_steps
     then     replay, dag, schedule
 """

@@ -4,10 +4,7 @@ Law: proves or refutes and changes nothing; it does not ask how a program was ma
 
 In reading order:
 
-    first    verify_span, verify_points, verify_form, verify_scope, verify_warp
+    first    verify_span, verify_points, verify_form, verify_scope
     then     verify_walk, verify_access, verify_reads, verify_clash, verify_digits, verify_phases
     then     verify
-    first    verify_span, verify_points, verify_form, verify_common, verify_bounds, verify_scope
-    then     verify_walk, verify_access, verify_reads, verify_clash, verify_guards, verify_digits, verify_phases
-    then     verify_races, verify
 """

@@ -4,7 +4,7 @@ In reading order:
 
     windows             utils, pad, conv, depthwise_conv2d, conv_transpose, pooling
     by Winograd         winograd, winograd_by_axis
-    the rest            dense, elemwise, softmax, norm, block
+    the rest            dense, elemwise, wide, softmax, norm, block
 """
 
 from .block import depth_to_space, space_to_depth
