@@ -9,7 +9,7 @@ each column, swizzled (`swizzle.py`), the first at a multiple of 1024 bytes.  Th
 descriptors know; a program of any other is refused, and so is one whose warps do not all read the same B.  A is read
 from there, too, where each warp of a group has the 16 rows behind those of the last one, and these lie in such a layout
 or, of halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.  Floats in
-parts are cut first, and their sums of an iteration added to others (`parts_of_tiles.py`).
+parts are cut first, and their sums of an iteration added to others (`tf32_splitting.py`).
 
 With four tiles and more of both factors a product goes on over the barrier of the next iteration (`_going_on`).  That
 iteration begins its own product, waits for the last one, and fetches into the tile of the product before that.  All

@@ -6,7 +6,7 @@ level matrix instructions"; rows of 128 bytes, swizzled, 1024 bytes from one gro
 bytes further, which are swizzled afterwards.
 
 Of floats in parts all steps are multiplied three times, smallest products first, into sums that begin at zero; the
-tile of B has become two (`parts_text.py`).
+tile of B has become two (`tf32_text.py`).
 """
 
 from __future__ import annotations
