@@ -129,7 +129,9 @@ def _whole(reference: Array, error: Array | None, kind: np.dtype[Any]) -> Accept
     above = np.where(steps > 0, np.clip(reference + steps, low, high), high)
     # a float64 that was clipped to the largest int64 does not fit one
     below, above = [np.where(np.abs(x) < 2.0**62, x, np.sign(x) * 2.0**62).astype(kind) for x in (below, above)]
-    return Accepted(np.where(steps > 0, below, reference), np.where(steps > 0, above, reference))
+    below, above = [np.where(np.isinf(steps), kind.type(end), x) for x, end in ((below, low), (above, high))]
+    return Accepted(np.where(steps > 0, np.minimum(below, reference), reference),
+                    np.where(steps > 0, np.maximum(above, reference), reference))  # fmt: skip
 
 
 def _piece_by_piece(reference: Array, error: Array, dtype: str) -> Accepted:

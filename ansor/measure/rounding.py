@@ -32,7 +32,7 @@ from collections.abc import Sequence
 
 from te_lite import ComputeDAG
 from te_lite.computation.tensor import ComputeOp, Tensor, make_compute
-from te_lite.expr.dtype import STORED
+from te_lite.expr.dtype import SMALL_FLOATS, STORED
 from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Combiner, Compare, Const, Expr, Logical, Reduce, Select, Var
 from te_lite.expr.reduction import chooses
 from te_lite.expr.reduction import max as max_reduce
@@ -195,7 +195,8 @@ class _Reduction:
 
     def _cut(self, factor: Expr) -> Expr | None:
         """What a factor of a sum of products loses where it may be read as TF32, or in two parts."""
-        if not self._cuts or factor.dtype != "float32":
+        exact = isinstance(factor, Cast) and factor.a.dtype in (*SMALL_FLOATS, "float16")
+        if not self._cuts or factor.dtype != "float32" or exact:
             return None
         cut: Expr = Const(CUT[self.of.precision], REAL)
         if not self._in_parts:
@@ -218,7 +219,9 @@ class _Reduction:
         size = magnitude(self.source)
         grown = Binary("*", shown(plus(size, error)), Const(1 + 2 * unit(self.source.dtype), REAL))
         widened, plain = [self.of.read(prod_reduce(x, self.body.axes, self.body.condition)) for x in (grown, size)]
-        return plus(Binary("-", widened, plain), rounding(self.value, _size(self.value)))
+        highest = self.of.read(prod_reduce(Binary("max", grown, Const(1.0, REAL)), self.body.axes, self.body.condition))
+        error = plus(Binary("-", widened, plain), rounding(self.value, _size(self.value)))
+        return where(overflows(highest, self.source.dtype), INFINITE, error)
 
     def _first(self, exact: bool) -> Expr | None:
         """The index (0) or value (1) of an argmax or argmin; the index is open where another value is near the best."""

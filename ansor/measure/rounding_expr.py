@@ -23,7 +23,8 @@ import numpy as np
 from te_lite.computation.tensor import Tensor
 from te_lite.expr.dtype import SMALL_FLOATS, largest
 from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
-from te_lite.expr.intrinsics import CALLS
+from te_lite.expr.interval import dtype_interval
+from te_lite.expr.intrinsics import BITS, CALLS
 
 REAL = "float64"
 FUNCTION = 8.0
@@ -144,9 +145,11 @@ class Errors:
                 own = self.tensors.get(tensor)
                 return plus(None if own is None else Load(own, indices), moved)
             case Binary(op="+" | "-"):
-                return plus(self.of(e.a), self.of(e.b), rounding(e, Binary("+", _size(e.a), _size(e.b))))
+                error = plus(self.of(e.a), self.of(e.b), rounding(e, Binary("+", _size(e.a), _size(e.b))))
+                return _unwrapped(Binary(e.op, real(e.a), real(e.b)), error, e.dtype)
             case Binary(op="*"):
-                return plus(*product([(magnitude(x), self.of(x)) for x in (e.a, e.b)])[1], rounding(e, _size(e)))
+                error = plus(*product([(magnitude(x), self.of(x)) for x in (e.a, e.b)])[1], rounding(e, _size(e)))
+                return _unwrapped(Binary("*", real(e.a), real(e.b)), error, e.dtype)
             case Binary(op="min" | "max"):
                 return unless_nan(larger(self.of(e.a), self.of(e.b)), e.a, e.b)
             case Binary():
@@ -200,19 +203,20 @@ class Errors:
 
     def _cast(self, e: Cast) -> Expr | None:
         given = self.of(e.a)
-        if e.dtype in SMALL_FLOATS:
-            return self._narrowed(e, given)
-        if e.dtype in FLOATS:
+        if e.dtype in FLOATS and e.dtype not in SMALL_FLOATS:
             return given if np.can_cast(e.a.dtype, e.dtype) else plus(given, rounding(e, _size(e.a)))
-        return _ends("trunc", real(e.a), given) if e.a.dtype in FLOATS and e.dtype != "bool" else given
-
-    def _narrowed(self, e: Cast, given: Expr | None) -> Expr | None:
-        """The reference rounds to small floats as programs do; what is open is to which of two, near their middle."""
         if given is None:
             return None
+        if e.dtype == "bool":
+            return Cast(REAL, Compare("<=", _size(e.a), given))
+        if e.a.dtype not in FLOATS and e.dtype not in FLOATS:
+            return _unwrapped(real(e.a), given, e.dtype)
+        return self._narrowed(e, given)
+
+    def _narrowed(self, e: Cast, given: Expr) -> Expr | None:
+        """The reference rounds to small floats and integers as programs do; what is open is to which of two."""
         margin = Binary("*", Const(SAFETY, REAL), given)
-        ends = [Cast(e.dtype, Binary(op, real(e.a), margin)) for op in "+-"]
-        return larger(*[_size(Binary("-", end, e)) for end in ends])
+        return larger(*[_apart(Cast(e.dtype, Binary(op, real(e.a), margin)), e) for op in "+-"])
 
     def _called(self, e: Call) -> Expr | None:
         x = self.of(e.args[-1] if e.func == "if_then_else" else e.args[0])
@@ -225,7 +229,9 @@ class Errors:
             case "abs":
                 return x
             case "isnan":
-                return None
+                return None if x is None else where(Compare("==", x, INFINITE), INFINITE, None)
+            case _ if e.func in BITS:
+                return uncertain(plus(*map(self.of, e.args)))
             case "pow":
                 return plus(self._power(e), rounding(e, _size(e), 2 * FUNCTION))
             case _ if CALLS[e.func].whole:
@@ -242,6 +248,25 @@ class Errors:
             for exponent in _both_ends(b, y):
                 found = larger(found, _size(Binary("-", Call("pow", (base, exponent), REAL), value)))
         return found
+
+
+def _unwrapped(value: Expr, error: Expr | None, dtype: str) -> Expr | None:
+    """The error of integers, infinite where one within it leaves the dtype and wraps around."""
+    if error is None or dtype in FLOATS:
+        return error
+    low, high = [Const(float(end), REAL) for end in dtype_interval(dtype)]
+    above, below = Compare("<=", Binary("+", value, error), high), Compare(">=", Binary("-", value, error), low)
+    return where(Logical("&&", above, below), error, INFINITE)
+
+
+def _apart(a: Expr, b: Expr) -> Expr:
+    """How far two numbers of a dtype are apart: infinitely, where one alone is infinite or NaN."""
+    distance = _size(Binary("-", real(a), real(b)))
+    if a.dtype in FLOATS:
+        one, two = [Call("isnan", (x,), "bool") for x in (a, b)]
+        broken = Call("isnan", (distance,), "bool")
+        distance = Select(broken, Select(Logical("&&", one, two), NOTHING, INFINITE), distance)
+    return Select(Compare("==", a, b), NOTHING, distance)
 
 
 def _both_ends(value: Expr, error: Expr | None) -> list[Expr]:

@@ -25,7 +25,7 @@ from ..analysis.known_tiles import best_tiles, is_large
 from .warp_tiles import products
 
 ROWS, COLUMNS = 16, 8
-"""Of an instruction, in the lengths of a tile (`space/decisions/warp_tiles.py`)."""
+"""Of an instruction, in the lengths of a tile (`warp_tiles.py`)."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@
 
 Rows, columns and terms are cut into tiles whatever their extents: what is fetched from beyond the edge is zero.  How
 many warps, instructions of a warp and terms of an iteration there are is one decision
-(`space/decisions/warp_tiles.py`); the number of tiles in the pipeline makes sketches of their own.  Shared tiles are
+(`warp_tiles.py`); the number of tiles in the pipeline makes sketches of their own.  Shared tiles are
 swizzled where `ldmatrix` reads them; others, of words whose terms are not neighbours, have rows that begin 8 banks
 further each, so that the four terms and eight columns which a warp reads at a time are in 32 banks.
 

@@ -6,12 +6,13 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Any, overload
 
 from ..errors import ExprError, require, require_name
 from ..expr.dtype import DTYPE_LAW, python_number
 from ..expr.element import Combiner, Operation, Tensor
-from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, Var, as_expr, cast
+from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, Var, as_expr
 from ..expr.misuse import writing
 from ..expr.node import same
 from ..expr.visit import post_walk, walk
@@ -189,14 +190,22 @@ def _declare(
 
     That one has `tag` and `attrs`, which speak of what it reads.
     """
-    kinds = [e.a if isinstance(e, Cast) else e for e in body]
-    if kinds == list(body) or not all(isinstance(e, Reduce) for e in kinds):
+    reductions = tuple([e for e in map(_unconverted, body) if isinstance(e, Reduce)])
+    if len(reductions) < len(body) or all(map(is_, reductions, body)):
         return make_compute(name, axis, body, next(_fresh_key), tag, attrs)
-    reductions = tuple([e for e in kinds if isinstance(e, Reduce)])
     folded = make_compute(f"{name}.{reductions[0].combiner.name}", axis, reductions, next(_fresh_key), tag, attrs)
     points = tuple([replace(v) for v in axis])
-    values = tuple([cast(e.dtype, folded.output(k)[points]) for k, e in enumerate(body)])
+    values = tuple([_converted(e, folded.output(k)[points]) for k, e in enumerate(body)])
     return make_compute(name, points, values, next(_fresh_key))
+
+
+def _unconverted(e: Expr) -> Expr:
+    return _unconverted(e.a) if isinstance(e, Cast) else e
+
+
+def _converted(e: Expr, value: Expr) -> Expr:
+    """The conversions of `e` applied to another value."""
+    return Cast(e.dtype, _converted(e.a, value)) if isinstance(e, Cast) else value
 
 
 def _check_axes(name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:

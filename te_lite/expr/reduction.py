@@ -110,7 +110,7 @@ def comm_reducer(
         multiple = isinstance(expr, tuple | list)
         dtypes = [e.dtype for e in sources]
         combiner = _combiner(name, dtypes, fcombine, fidentity, multiple)
-        if not chooses(combiner):
+        if dtypes != list(map(computed, dtypes)) and not chooses(combiner):
             combiner = _combiner(name, list(map(computed, dtypes)), fcombine, fidentity, multiple)
             sources = tuple(map(_term, sources))
         nodes = tuple([Reduce(combiner, sources, _axes(axis, name), where, k) for k in range(len(sources))])
@@ -154,9 +154,15 @@ def _term(e: Expr) -> Expr:
     """What a reduction that computes folds: of a stored dtype the value in the dtype that is computed with, of a
     product before it is rounded, as products of matrices have it."""
     match e:
-        case Cast(a=Binary(op="*", a=a)) if computed(e.dtype) != e.dtype and a.dtype == computed(e.dtype):
+        case Cast(a=Binary(op="*", a=a, b=b)) if all(_of_dtype(x, e.dtype) for x in (a, b)):
             return e.a
     return cast(computed(e.dtype), e)
+
+
+def _of_dtype(factor: Expr, dtype: str) -> bool:
+    """Whether a factor was a number of a stored dtype before the operation converted it."""
+    was = factor.a.dtype == dtype if isinstance(factor, Cast) else isinstance(factor, Const)
+    return was and factor.dtype == computed(dtype) != dtype
 
 
 _JUNCTIONS = {"&&": logical_and, "||": logical_or}

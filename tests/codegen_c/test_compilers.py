@@ -1,6 +1,5 @@
 """Programs are compiled by gcc and by clang, each with the flags that it knows."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,9 +10,10 @@ import codegen_c
 import te_lite as te
 from codegen_c.compile import FLAGS, OWN_FLAGS, processor_flags
 from codegen_c.errors import CompileError
+from te_lite import environment
 from tests.workloads import matmul
 
-HERE = [c for c in ("gcc", "clang-16") if shutil.which(c)]
+HERE = sorted({"gcc", environment.CC.text or "gcc"})
 
 
 @pytest.mark.parametrize("compiler", HERE)

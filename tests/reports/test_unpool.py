@@ -47,9 +47,3 @@ def test_maxima_come_back(case: int) -> None:
     model.graph.initializer.append(numpy_helper.from_array(given[2], "x2"))
     for who, (got,) in nonempty(of_onnx(model, given[:2])):
         np.testing.assert_array_equal(got, want.reshape(shape), who)
-
-
-def test_the_reported_one() -> None:
-    x = np.arange(1, 7, dtype="float32").reshape(1, 1, 2, 3)
-    best, at = pooled(x, 2, 2, 0)
-    assert at.tolist() == [[[[4]]]] and best.tolist() == [[[[5]]]]

@@ -69,7 +69,7 @@ class PairedRunner(Protocol):
     def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
         """Seconds per call of each program, a figure a round; none for a program that cannot be run.
 
-        Programs with fewer figures than others left the turns as the slower ones (`core/steady.py`).
+        Programs with fewer figures than others left the turns as the slower ones (`core/values/steady.py`).
         """
 
 

@@ -12,7 +12,7 @@ from .emit import cast
 from .model import kinds
 from .node import Converter, Node
 
-KEPT = ("Cast", "CastLike", "DequantizeLinear", "Identity", "QuantizeLinear", "Shape", "Size")
+KEPT = ("Cast", "CastLike", "DequantizeLinear", "EyeLike", "Identity", "QuantizeLinear", "Shape", "Size")
 """What converts dtypes itself, or reads no values."""
 
 

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, cast
+from typing import Any, ParamSpec
 
 from ...computation.tensor import Tensor
 from ...expr.dtype import accumulated
 from ..elementwise import cast as converted
 
-More = ParamSpec("More")
+Given = ParamSpec("Given")
 
 
-def summed_wide(function: Callable[Concatenate[Tensor, More], Tensor]) -> Callable[Concatenate[Tensor, More], Tensor]:
-    """A function of a tensor, and of others of its dtype, whose sums are kept in float32 where they are of halves."""
+def summed_wide(function: Callable[Given, Tensor]) -> Callable[Given, Tensor]:
+    """A function of tensors of the dtype of the first one, whose sums are kept in float32 where they are of halves."""
 
     @wraps(function)
-    def wide(data: Tensor, /, *args: More.args, **named: More.kwargs) -> Tensor:
-        dtype = accumulated(data.dtype)
-        if dtype == data.dtype:
-            return function(data, *args, **named)
+    def wide(*args: Any, **named: Any) -> Tensor:
+        given = [v.dtype for v in (*args, *named.values()) if isinstance(v, Tensor)]
+        if not given or given[0] == accumulated(given[0]):
+            return function(*args, **named)
 
-        def widened(value: object) -> object:
-            return converted(value, dtype) if isinstance(value, Tensor) else value
+        def widened(value: Any) -> Any:
+            return converted(value, accumulated(given[0])) if isinstance(value, Tensor) else value
 
-        more = cast("Callable[..., Tensor]", function)
-        found = more(converted(data, dtype), *map(widened, args), **{k: widened(v) for k, v in named.items()})
-        return converted(found, data.dtype)
+        found = function(*map(widened, args), **{k: widened(v) for k, v in named.items()})
+        return converted(found, given[0])
 
     return wide
