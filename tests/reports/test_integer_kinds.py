@@ -63,6 +63,7 @@ def compared(functions: dict[str, Callable[[Any, Any], Any]], pairs: list[tuple[
         assert got.dtype == want.dtype and torch.allclose(got, want, 1e-6, 0), what
 
 
+@pytest.mark.usefixtures("compiled_whole")
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_that_do_not_fit(kind: str) -> None:
     """As PyTorch does, they wrap around to the dtype of the tensor, in comparisons, too."""

@@ -24,6 +24,7 @@ EXACT: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("compiled_whole")
 @pytest.mark.parametrize("tensor", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_numbers_beside_small_floats(dtype: Any, tensor: bool) -> None:
