@@ -162,8 +162,8 @@ def _around(reference: Array, error: Array, dtype: str) -> Accepted:
     limit = np.where(finite & ~anything, factor * error + 4 * least(computed(dtype)), 0.0)
     low = np.nextafter((reference - limit).astype(kind), kind(-np.inf))
     high = np.nextafter((reference + limit).astype(kind), kind(np.inf))
-    ended, beyond = _ended(reference, dtype)
-    beyond &= anything
+    ended = reference.astype(np.dtype(dtype)).astype(kind)
+    beyond = anything & _beyond(reference, dtype) if anything.any() else anything
     exact = beyond | (~finite & ~anything)
     low, high = np.where(exact, ended, low), np.where(exact, ended, high)
     free, nan = anything & ~beyond, np.isnan(ended) & exact | np.isnan(reference)
@@ -172,13 +172,11 @@ def _around(reference: Array, error: Array, dtype: str) -> Accepted:
     return Accepted(low.astype(kind), high.astype(kind), either if either.any() else None)
 
 
-def _ended(reference: Array, dtype: str) -> tuple[Array, Array]:
-    """The reference as a number of the dtype, and where it is that for certain, being finite and beyond the largest."""
-    kind, end = computed(dtype), np.dtype(dtype)
-    near, far = [(reference * scale).astype(end).astype(kind) for scale in (1 - MARGIN, 1 + MARGIN)]
-    alike = (near == far) | (np.isnan(near) & np.isnan(far))
-    beyond = alike & np.isfinite(reference) & (np.abs(reference) > largest(dtype))
-    return reference.astype(end).astype(kind), beyond
+def _beyond(reference: Array, dtype: str) -> Array:
+    """Where the reference is finite, beyond the largest number, and certain to become what follows that there."""
+    near, far = [(reference * scale).astype(dtype).astype(computed(dtype)) for scale in (1 - MARGIN, 1 + MARGIN)]
+    alike: Array = (near == far) | (np.isnan(near) & np.isnan(far))
+    return alike & np.isfinite(reference) & (np.abs(reference) > largest(dtype))
 
 
 @dataclass(frozen=True)

@@ -169,11 +169,12 @@ def check(module: GraphModule, network: Network, rng: np.random.Generator) -> Ch
     Raises WrongResult for an error above the limit.
     """
     wanted, errors, own = [], [0.0], [0.0]
+    halves = network.precision in HALVES or rounds_to_halves(network.graph)
     for _ in range(2):
         inputs = network.inputs(rng)
         wanted.append(reference_outputs(network, inputs))
         errors += _differences(_outputs(module, inputs), wanted[-1])
-        if network.precision in HALVES or rounds_to_halves(network.graph):
+        if halves:
             own += _differences(_evaluated(network.graph, inputs, network.params), wanted[-1])
     function = module.module.library.graph
     limit = limit_of(network.precision, function is not None and has_large_tiles(function), max(own))
