@@ -79,6 +79,7 @@ from .schedule.state import State
 
 if TYPE_CHECKING:
     from . import topi
+    from .computation.scan import scan
 else:
     __getattr__, __dir__ = later(__name__)
 
@@ -87,7 +88,6 @@ INSTEAD = {
     "var": "extents are numbers here: make a computation for each size",
     "size_var": "extents are numbers here: make a computation for each size",
     "extern": "what cannot be written as an expression of an element is no operation here",
-    "scan": "a running value is a te.sum over a reduce_axis whose extent is an expression",
 }
 """What to write for names that users of TVM look for."""
 
@@ -100,5 +100,6 @@ __all__ = [
     "create_schedule", "erf", "exp", "exp2", "floor", "floordiv", "floormod", "if_then_else", "indexdiv",
     "indexmod", "isnan", "log", "log2", "logical_and", "logical_not", "logical_or", "lower", "max", "max_value",
     "maximum", "min", "min_value", "minimum", "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt",
-    "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis", "topi", "trunc", "truncdiv",
+    "scan", "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis", "topi", "trunc",
+    "truncdiv",
 ]  # fmt: skip

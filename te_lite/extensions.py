@@ -45,6 +45,7 @@ class Offer:
     def applies(self, computation: Any, gpu: bool) -> bool:
         """Whether it may have something for a `Computation`, on a GPU or not; this costs no import."""
         there = not self.sums or any(op.reduce_axis for op in computation.ops)
+        there = there and not any(op.scans for op in computation.ops)
         return there and self.on in ("", GPU if gpu else CPU)
 
 

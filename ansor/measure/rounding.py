@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from te_lite import ComputeDAG
 from te_lite.computation.tensor import ComputeOp, Tensor, make_compute
@@ -117,9 +118,22 @@ class _Operation:
     def output(self, k: int) -> Expr | None:
         """The error of output `k`, or None when it is exact."""
         body = self.op.body[k]
+        if self.op.scans:
+            return self._scanned(k)
         if not isinstance(body, Reduce):
             return self.errors.of(body)
         return _Reduction(self, body, k).error()
+
+    def _scanned(self, k: int) -> Expr | None:
+        """Of a scan: errors are carried beside the values."""
+        n, tensors = self.op.num_outputs, self.errors.tensors
+        if all(self.errors.of(body) is None for body in self.op.body):
+            return None
+        own: dict[Var, Var] = {
+            e: replace(e, name=f"{e.name}.error", dtype=REAL, output=n + e.output) for e in self.op.carried
+        }
+        bodies = (*self.op.body, *[shown(Errors(tensors, own).of(body)) for body in self.op.body])
+        return make_compute(f"{self.op.name}.error", self.op.axis, bodies, object()).output(n + k)[self.op.axis]
 
 
 class _Reduction:

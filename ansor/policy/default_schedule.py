@@ -121,8 +121,9 @@ def breeds(task: SearchTask) -> bool:
 
 
 def reduces(task: SearchTask) -> bool:
-    """Whether a task has reductions."""
-    return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
+    """Whether a task has reductions, and no scan, in whose programs nothing is decided."""
+    ops = [op for op in task.compute_dag.ops if isinstance(op, ComputeOp)]
+    return any(op.reduce_axis for op in ops) and not any(op.scans for op in ops)
 
 
 Drawn = tuple[float, Group, int]

@@ -173,7 +173,9 @@ def _ordinary(ctx: SketchContext, _: tuple[SketchRule, ...]) -> tuple[State, ...
 
 
 def _visit(ctx: SketchContext, rules: Sequence[SketchRule], state: State, k: int) -> list[Outcome]:
-    """The states that follow from one stage."""
+    """The states that follow from one stage; a scan stays as it is."""
+    if state.stages[k].op.scans:
+        return [(state, k - 1)]
     out: list[Outcome] = []
     for rule in rules:
         condition = rule.condition(ctx, state, k)

@@ -44,7 +44,7 @@ def plain_state(task: SearchTask, vectors: bool = False) -> State:
 def side_by_side(task: SearchTask, state: State, k: int) -> int:
     """The neighbours of an access: a power of two that divides the points; 1 for a reduction."""
     op = state.stages[k].op
-    return 1 if op.reduce_axis else gcd(prod(op.shape), widest_access(task, op.dtype))
+    return 1 if op.reduce_axis or op.scans else gcd(prod(op.shape), widest_access(task, op.dtype))
 
 
 def widest_access(task: SearchTask, dtype: str) -> int:
@@ -54,10 +54,11 @@ def widest_access(task: SearchTask, dtype: str) -> int:
 
 
 def inlined(state: State) -> State:
-    """Inline what is no reduction and no result."""
+    """Inline what is no reduction, no scan and no result."""
     results = {t.op.key for t in state.dag.outputs}
     for k, stage in enumerate(state.stages):
-        movable = not stage.is_placeholder and not stage.op.reduce_axis and stage.op.key not in results
+        own = stage.is_placeholder or stage.op.reduce_axis or stage.op.scans
+        movable = not own and stage.op.key not in results
         if movable and state.access.read_by[k]:
             state = apply(state, ComputeInline(k))
     return state
@@ -70,8 +71,9 @@ def _spatial(state: State, k: int) -> list[int]:
 def _rows(state: State, k: int) -> State:
     """Outer loops fused until they are enough for many cores, and parallel; the last loop as lanes, if long enough."""
     stage = state.stages[k]
-    rows, axes = _spatial(state, k), stage.op.shape
-    if axes and not stage.op.reduce_axis and axes[-1] >= VECTOR:
+    rows = _spatial(state, k)
+    axes, apart = stage.op.shape[: len(rows)], stage.op.reduce_axis or stage.op.scans
+    if axes and not apart and axes[-1] >= VECTOR:
         state, (outer, lanes) = split(state, k, rows[-1], (VECTOR,))
         state = annotate(state, k, lanes.uid, "vectorize")
         rows, axes = [*rows[:-1], outer.uid], (*axes[:-1], axes[-1] // VECTOR)
@@ -88,7 +90,7 @@ def in_threads(state: State, k: int, lanes: int) -> State:
     Few points get a block each, and a stage without loops is left to one thread.
     """
     spatial, stage = _spatial(state, k), state.stages[k]
-    if prod(stage.op.shape) < FEW and loop_length(stage, REDUCE) >= LONG:
+    if not stage.op.scans and prod(stage.op.shape) < FEW and loop_length(stage, REDUCE) >= LONG:
         return _blocks(state, k, spatial)
     if not spatial:
         return state

@@ -104,7 +104,8 @@ def streams(task: SearchTask) -> bool:
     """Whether a task is worth such nests: it is large, its reductions read about once, and no block can keep rows."""
     state, computed = _computed(task)
     points = [_points(state.stages[k].op) for k in computed if _is_fixed(state.stages[k].op)]
-    if len(points) < len(computed) or max(points, default=0) < LARGE or reads_again(task):
+    scans = any(state.stages[k].op.scans for k in computed)
+    if scans or len(points) < len(computed) or max(points, default=0) < LARGE or reads_again(task):
         return False
     terms = [terms_of(state.stages[k].op) for k in computed if state.stages[k].op.reduce_axis]
     return len(terms) < 2 or max(terms) >= LONG_ROW

@@ -118,6 +118,7 @@ def movable_stages(state: State) -> list[int]:
         if not state.stages[k].is_placeholder
         and state.stages[k].where != INLINED
         and not state.access.is_output(k)
+        and not state.stages[k].op.scans
         and not is_tiled(state.stages[k])
         and not needs_tiling(state, k)
         and all(it.annotation == "none" for it in state.stages[k].iters)

@@ -33,7 +33,7 @@ HALF = "float16"
 SUMS = (
     "nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv", "nn.contrib_conv", "nn.softmax", "nn.log_softmax", "nn.lrn",
     "nn.layer_norm", "nn.instance_norm", "nn.group_norm", "nn.l2_normalize", "nn.avg_pool", "nn.global_avg_pool",
-    "nn.adaptive_avg_pool", "sum", "prod", "mean", "variance",
+    "nn.adaptive_avg_pool", "sum", "prod", "mean", "variance", "cumsum", "cumprod",
 )  # fmt: skip
 """The beginnings of the names of operators that add or multiply many numbers, all of whose arguments are tensors."""
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]

@@ -187,7 +187,7 @@ class _Inference:
             new = self._read_region(k, read, fixed, shape)
             dims = new if dims is None else [unite(a, b) for a, b in zip(dims, new, strict=True)]
         assert dims is not None
-        return tuple(dims)
+        return (*dims[:-1], Region(ZERO, shape[-1])) if stage.op.scans else tuple(dims)
 
     def _computed_with(self, k: int) -> int:
         """The stage at whose place stage k is complete: itself, or the one whose loop it is computed along."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..computation.tensor import ComputeOp, Operation
+from ..expr.element import Carried
 from ..expr.expr import FLOATS, Binary, Call, Cast, Const, Expr, Load, Reduce, Select, Var, as_expr
 from ..expr.interval import INDEX_DTYPES, binary_interval
 from ..expr.visit import children, rebuild, substitute, transform, walk
@@ -80,6 +81,8 @@ def stays_data(e: Expr, kept: Kept) -> bool:
     match e:
         case Load():
             return kept(e)
+        case Carried():
+            return True
         case Cast(a=a) if e.dtype != "bool":
             return stays_data(a, kept)
         case Binary(op=op, a=a, b=b) if op in ("+", "-") or e.dtype in FLOATS:

@@ -4,5 +4,5 @@ Law: what is computed, before anything is scheduled.
 
 In reading order:
 
-    files    tensor, text, access, computation, derive
+    files    tensor, scan, text, access, computation, derive
 """

@@ -110,7 +110,7 @@ class AccessInfo:
 
     def is_strictly_inlineable(self, k: int) -> bool:
         """Inlining never repeats work: broadcast-like reads, in order, no branch, no expensive call."""
-        if self.is_placeholder(k):
+        if self.is_placeholder(k) or self.ops[k].scans:
             return False
         if not self.read_from[k]:
             return True
@@ -129,7 +129,7 @@ class AccessInfo:
 
     def _needs_multi_level_tiling(self, k: int) -> bool:
         op = self.ops[k]
-        if isinstance(op, PlaceholderOp) or CONST_INDICES in op.attrs:
+        if isinstance(op, PlaceholderOp) or CONST_INDICES in op.attrs or op.scans:
             return False
         missing = 0
         for accesses in self.read_from[k].values():
@@ -185,7 +185,7 @@ class AccessInfo:
         """Every read of `k` in `reader`, which has its shape, is at the point that is computed."""
         reads = [simple_read(self.compute(reader), indices) for indices in self.read_by[k][reader]]
         plain = all(r is not None and not r.missing and not r.duplicated and r.in_order for r in reads)
-        return plain and self.ops[reader].shape == self.ops[k].shape
+        return plain and self.ops[reader].shape == self.ops[k].shape and not self.ops[reader].scans
 
 
 @lru_cache(maxsize=4096)

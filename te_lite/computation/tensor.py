@@ -6,12 +6,13 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import is_
 from typing import Any, overload
 
 from ..errors import ExprError, require, require_name
 from ..expr.dtype import DTYPE_LAW, python_number
-from ..expr.element import Combiner, Operation, Tensor
+from ..expr.element import Carried, Combiner, Operation, Tensor
 from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, Var, as_expr
 from ..expr.misuse import writing
 from ..expr.node import same
@@ -73,6 +74,15 @@ class ComputeOp(Operation):
         """The reduction this operation computes, or None."""
         first = self.body[0]
         return first if isinstance(first, Reduce) else None
+
+    @cached_property
+    def carried(self) -> tuple[Carried, ...]:
+        """What bodies read of the elements before, where it `scans`."""
+        return tuple(dict.fromkeys([e for body in self.body for e in walk(body) if isinstance(e, Carried)]))
+
+    @property
+    def scans(self) -> bool:
+        return bool(self.carried)
 
     def input_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that are read, in the order of their first use."""

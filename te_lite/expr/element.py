@@ -57,6 +57,11 @@ class Operation:
         """The reduction this operation computes, or None."""
         return None
 
+    @property
+    def scans(self) -> bool:
+        """Whether elements follow from those before along the last axis."""
+        return False
+
     def output_dtype(self, index: int) -> str:
         """The type of output `index`."""
         raise NotImplementedError
@@ -209,6 +214,24 @@ class Load(Expr):
     @property
     def dtype(self) -> str:
         return self.tensor.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Carried(Var):
+    """In the body of a scan: output `output` of this step, which bodies of outputs behind it may read."""
+
+    output: int = 0
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Before(Carried):
+    """Output `output` one step before along the last axis, 0 in the first step; `now` is that of this step."""
+
+    now: Carried = field(default_factory=lambda: Carried("now"))
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter, is_
 from typing import Any
 
+from .element import Before, Carried
 from .expr import (
     INDEX,
     Binary,
@@ -52,7 +53,7 @@ def _of_reduction(e: Any) -> tuple[Expr, ...]:
 
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
-    **dict.fromkeys([Var, IterVar, Const], _none),
+    **dict.fromkeys([Var, IterVar, Carried, Before, Const], _none),
     **dict.fromkeys([Binary, Compare, Logical], attrgetter("a", "b")),
     **dict.fromkeys([Not, Cast], _a),
     Select: attrgetter("cond", "a", "b"),
@@ -170,7 +171,7 @@ def is_data(e: Expr) -> bool:
 
 def _makes_data(e: Expr) -> bool:
     match e:
-        case Load() | BufferLoad() | Reduce():
+        case Load() | BufferLoad() | Reduce() | Carried():
             return True
         case Cast(dtype=dtype, a=a):
             return dtype in INDEX_DTYPES and a.dtype not in INDEX_DTYPES

@@ -10,11 +10,11 @@ from ..bounds.reads import expanded_bodies, reads_all, reads_by_producer
 from ..computation.access import CONST_INDICES
 from ..computation.tensor import Tensor
 from ..errors import LowerError, require
-from ..expr.expr import Expr, Var, as_expr, binary, cast
+from ..expr.expr import Expr, Load, Var, as_expr, binary, cast
 from ..expr.lanes import row_major
 from ..expr.simplify import Simplifier
 from ..expr.storage import stored_strides
-from ..expr.visit import is_data
+from ..expr.visit import is_data, walk
 from ..extensions import installed_part
 from ..later import when_called
 from ..loops.stmt import Buffer
@@ -48,6 +48,7 @@ class Facts:
             tuple(map(without_zero_terms, bodies)) if CONST_INDICES in op.attrs else bodies
             for op, bodies in zip(self.state.ops, expanded, strict=True)
         ]
+        self.read = {e.tensor for bodies in self.bodies for body in bodies for e in walk(body) if isinstance(e, Load)}
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
@@ -120,6 +121,8 @@ class Facts:
             return
         for index in range(stage.op.num_outputs):
             tensor = stage.op.output(index)
+            if stage.op.scans and tensor not in self.arg_buffers and tensor not in self.read:
+                continue
             self.buffers[k, index] = self.arg_buffers.get(tensor) or self._own_buffer(k, tensor)
 
     def _own_buffer(self, k: int, tensor: Tensor) -> Buffer:

@@ -24,6 +24,7 @@ from ..expr.expr import FLOATS, Binary, Const, Expr, IterVar, Reduce, Var
 from ..expr.visit import free_vars, walk
 from .reference_expr import Array, Evaluator, np_dtype
 from .reference_fold import Folding, summed_product
+from .reference_scan import scanned
 
 BOX_ELEMENTS = 1 << 21
 MOST_THREADS = 8
@@ -166,6 +167,8 @@ def boxes(dims: Sequence[int], shape: Sequence[int]) -> Iterator[Box]:
 
 
 def _evaluate_op(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> list[Array]:
+    if op.scans:
+        return scanned(op, lambda env, e: Evaluator(1, env, arrays, dtype).value(e), dtype)
     space, bounds = _dimensions(op, arrays, dtype)
     folding = Folding(space, bounds, op.reduction)
     spatial = space.spatial

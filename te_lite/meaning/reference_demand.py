@@ -71,6 +71,9 @@ class Demand:
         if op.reduction is not None:
             axes, times = frozenset[int]().union(*asked.axes), asked.reads * math.prod(asked.indices)
             self.needed.append(Needed(times, math.prod(op.shape), math.prod(extents.values()), axes))
+        if op.scans:
+            size = math.prod(op.shape)
+            self.needed.append(Needed(size, size, 1, frozenset()))
         counts = extents | dict(zip(op.axis, asked.indices, strict=True))
         sources: dict[Var, frozenset[int]] = dict(zip(op.axis, asked.axes, strict=True))
         ways: dict[object, set[tuple[int, ...]]] = {}

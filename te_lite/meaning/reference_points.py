@@ -31,6 +31,7 @@ from .expr_numbers import ExprNumbers
 from .reference import Box, boxes
 from .reference_expr import Array, Evaluator, np_dtype
 from .reference_fold import Folding
+from .reference_scan import scanned
 
 Given = Callable[[Sequence[Array]], Array]
 """The elements of an input at indices, one array a dimension, which broadcast."""
@@ -48,9 +49,9 @@ class PointReference:
     """
 
     def __init__(self, tensors: Sequence[Tensor], given: Mapping[Tensor, Given]) -> None:
-        self.given = given
-        self.numbers = ExprNumbers()
+        self.given, self.numbers = given, ExprNumbers()
         self._siblings = _siblings(Computation(tensors))
+        self._scans: dict[Any, list[Array]] = {}
         self._folded = {op.key: _Folded(op) for group in self._siblings.values() for op in group}
 
     def at(self, tensors: Sequence[Tensor], indices: Sequence[Array]) -> list[Array]:
@@ -87,6 +88,12 @@ class PointReference:
                 self._folded[one.key].add(missing, values)
         found = known.at(wanted)[tensor.value_index]
         return found[where.reshape(-1)].reshape(shape)
+
+    def scanned(self, op: ComputeOp) -> list[Array]:
+        """The values of a scan everywhere: an element takes all before it on its line."""
+        if op.key not in self._scans:
+            self._scans[op.key] = scanned(op, lambda env, e: _Scope(1, env, {}, REAL, _Frame(self)).value(e), REAL)
+        return self._scans[op.key]
 
     @cached_property
     def depths(self) -> dict[Any, int]:
@@ -199,6 +206,8 @@ class _Frame:
         if op.reduction is not None:
             values = self.source.folded(tensor, indices, self.alone)
             return values if indices else values.reshape((1,) * ndim)
+        if op.scans:
+            return self.source.scanned(op)[tensor.value_index][tuple(indices)]
         body = op.body[tensor.value_index]
         return self.scope(op.axis, indices, ndim).value(body).astype(np_dtype(body.dtype, REAL), copy=False)
 
@@ -294,8 +303,7 @@ class _Fold:
     def __init__(
         self, source: PointReference, group: Sequence[ComputeOp], points: Sequence[Array], count: int, alone: bool
     ) -> None:
-        self.source, self.points, self.count = source, points, count
-        self.op = group[0]
+        self.source, self.points, self.count, self.op = source, points, count, group[0]
         extents, bounds = self._extents()
         space = _Space(self.op.axis, self.op.reduce_axis, (count, *extents))
         self.foldings = [Folding(space, bounds, op.reduction) for op in group]

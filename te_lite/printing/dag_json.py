@@ -21,6 +21,7 @@ from typing import Any
 from ..computation.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, make_compute
 from ..errors import ExprError, TeError, require
 from ..expr.dtype import DTYPES, FLOATS
+from ..expr.element import Before, Carried
 from ..expr.expr import (
     Binary,
     Call,
@@ -99,6 +100,11 @@ class _Check:
                 return self.named(name, dtype) and _is_extent(extent) and kind in ("spatial", "reduce")
             case ["var", name, dtype]:
                 return self.named(name, dtype)
+            case ["carried", name, dtype, output]:
+                return self.named(name, dtype) and _is_count(output)
+            case ["before", name, dtype, output, now]:
+                known = self.is_node(k, now) and self.nodes[now][0] == "carried"
+                return self.named(name, dtype) and _is_count(output) and known
             case ["const", value, dtype]:
                 return _is_constant(value, dtype)
             case ["binary" | "compare" | "logical" as kind, op, a, b]:
@@ -261,6 +267,10 @@ class _Writer:
             case IterVar():
                 extent = {"expr": self.node(e.extent)} if isinstance(e.extent, Expr) else e.extent
                 return ["axis", e.name, e.dtype, extent, e.kind]
+            case Before():
+                return ["before", e.name, e.dtype, e.output, self.node(e.now)]
+            case Carried():
+                return ["carried", e.name, e.dtype, e.output]
             case Var():
                 return ["var", e.name, e.dtype]
             case Const():
@@ -335,6 +345,10 @@ class _Reader:
                 return IterVar(name, dtype, self.node(extent["expr"]) if isinstance(extent, dict) else extent, kind)
             case ["var", name, dtype]:
                 return Var(name, dtype)
+            case ["carried", name, dtype, output]:
+                return Carried(name, dtype, output)
+            case ["before", name, dtype, output, now]:
+                return Before(name, dtype, output, self.node(now))
             case ["const", value, dtype]:
                 return Const(self.attr(value), dtype)
             case ["binary" | "compare" | "logical" as kind, op, a, b]:

@@ -9,6 +9,8 @@ from ..errors import ScheduleError, require
 from .state import ATTACHED, INLINED, ROOT, Attach, Iter, Stage, State
 from .step import Step, Words
 
+SCAN_LAW = "a scan is computed at root, each line from its first element on"
+
 
 def _forget_extents(stage: Stage) -> Stage:
     leaf = set(stage.leaf)
@@ -44,6 +46,7 @@ class ComputeAt(Step):
         require(self.stage < self.target, ScheduleError, subject, "the target must come later", target=target.op.name)
         require(target.where != INLINED, ScheduleError, subject, "the target is inlined", target=target.op.name)
         require(not state.access.is_output(self.stage), ScheduleError, subject, "an output is computed at root")
+        require(not stage.op.scans, ScheduleError, subject, SCAN_LAW)
         ok = 0 <= self.target_iter < len(target.leaf)
         law = f"{target.op.name} has {len(target.leaf)} loops"
         require(ok, ScheduleError, subject, law, loop=self.target_iter)
@@ -67,6 +70,7 @@ class ComputeInline(Step):
         subject = f"compute_inline {stage.op.name}"
         require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
         require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be inlined")
+        require(not stage.op.scans, ScheduleError, subject, SCAN_LAW)
         require(not state.access.is_output(self.stage), ScheduleError, subject, "an output cannot be inlined")
         attached = attached_names(state, self.stage)
         require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)

@@ -241,6 +241,8 @@ def fresh_stage(op: Operation) -> Stage:
     if isinstance(op, PlaceholderOp):
         return Stage(op)
     axes = [(v, root_extent(v, ()), SPATIAL) for v in op.axis]
+    if op.scans:
+        axes[-1] = (*axes[-1][:2], REDUCE)
     axes += [(v, root_extent(v, op.axis), REDUCE) for v in op.reduce_axis]
     vars_ = tuple([Iter(k, clean_name(v.name), extent, kind) for k, (v, extent, kind) in enumerate(axes)])
     return Stage(op, vars_, tuple(range(len(vars_))))

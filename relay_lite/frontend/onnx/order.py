@@ -7,41 +7,25 @@ from math import prod
 
 import numpy as np
 
-from ...ir.nodes import Array, Expr
-from .emit import binary, call, cast, const, reshape, transpose
+from ...ir.nodes import Expr
+from .emit import binary, call, cast, const, item, reshape
 from .node import Converters, Node
+from .select import pick
 
 
 def top_k(node: Node) -> Sequence[Expr]:
-    """TopK: the k largest or smallest elements along `axis` in order, and their positions; the first of equals leads.
-
-    The place of an element is the number of elements that go before it, and place p holds the one element that has it:
-    two comparisons of every element with every other, and no order of execution.
-    """
+    """TopK: the k largest or smallest elements along `axis` in order, and their positions; equals stay in order."""
     x, k = node.input(0), node.scalar(1) if node.opset >= 10 else node.integer("k")
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     extent = x.shape[axis]
     node.require(k is not None and 0 <= k <= extent, f"k must be in 0 to {extent}", k=k)
     node.integer("sorted", 1)
-    order = [a for a in range(len(x.shape)) if a != axis] + [axis]
-    back = [order.index(a) for a in range(len(order))]
-    lines = transpose(x, order)
-    before = "greater" if node.integer("largest", 1) else "less"
-    return [transpose(part, back) for part in _first(lines, int(k), before)]
-
-
-def _first(lines: Expr, k: int, before: str) -> tuple[Expr, Expr]:
-    """The `k` elements of the last axis that go first, and their positions."""
-    rank, extent = len(lines.shape), lines.shape[-1]
-    mine, other = call("expand_dims", lines, axis=rank), call("expand_dims", lines, axis=rank - 1)
-    earlier: Array = np.tri(extent, k=-1, dtype=bool)
-    tie = call("logical_and", binary("equal", other, mine), const(earlier, "bool"))
-    ahead = call("logical_or", binary(before, other, mine), tie)
-    place = call("sum", cast(ahead, "int32"), axis=(rank,), keepdims=False)
-    holds = binary("equal", call("expand_dims", place, axis=rank - 1), const(np.arange(k).reshape(k, 1), "int32"))
-    at = call("where", holds, const(np.arange(extent), "int32"), const(0, "int32"))
-    positions = call("sum", at, axis=(rank,), keepdims=False)
-    return call("gather", lines, positions, axis=rank - 1), cast(positions, "int64")
+    if 0 in x.shape or k == 0:
+        shape = (*x.shape[:axis], int(k), *x.shape[axis + 1 :])
+        return [const(np.zeros(shape), x.dtype), const(np.zeros(shape), "int64")]
+    found = call("sort_with_positions", x, axis=axis, descending=bool(node.integer("largest", 1)))
+    values, positions = [pick(item(found, j), {axis: range(int(k))}) for j in range(2)]
+    return [values, cast(positions, "int64")]
 
 
 def hard_max_flat(node: Node) -> Expr:

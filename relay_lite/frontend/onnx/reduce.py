@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ansor.core.values.checks import require_computed
 from te_lite.expr.expr import FLOATS
 
-from ...ir.nodes import Array, Expr
+from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, mul, reshape, sub
 from .node import Converter, Converters, Node
 
@@ -121,17 +120,12 @@ def l2_normal(node: Node) -> Expr:
 
 
 def cumulative_sum(node: Node) -> Expr:
-    """CumSum along an axis: for each element the sum of those that a triangle selects, whatever the others are."""
+    """CumSum along an axis, of all elements up to each one, or `exclusive` of it, or from the end."""
     x, axis = node.input(0), node.scalar(1)
     node.require(axis is not None, "an axis is needed")
-    axis = node.axis(int(axis), len(x.shape))
-    extent = x.shape[axis]
-    require_computed((extent, extent), "float64", str(node))
-    kept: Array = np.tri(extent, k=-1 if node.integer("exclusive", 0) else 0, dtype=bool)
-    kept = kept[::-1, ::-1] if node.integer("reverse", 0) else kept
-    along = const(kept.reshape((extent, extent) + (1,) * (len(x.shape) - axis - 1)), "bool")
-    terms = call("where", along, call("expand_dims", x, axis=axis), const(0, x.dtype))
-    return call("sum", terms, axis=(axis + 1,), keepdims=False)
+    at = node.axis(int(axis), len(x.shape))
+    exclusive, reverse = bool(node.integer("exclusive", 0)), bool(node.integer("reverse", 0))
+    return x if 0 in x.shape else call("cumsum", x, axis=at, exclusive=exclusive, reverse=reverse)
 
 
 CONVERTERS: Converters = {

@@ -82,13 +82,17 @@ def with_position(name: str, where: str) -> Converter:
     return convert
 
 
-def cumulative(node: Aten) -> Expr:
-    """cumsum along an axis."""
-    node.argument("dtype")
-    x = node.operand("self", node.wide)
-    rows = x if x.shape else reshape(x, (1,))
-    axis = node.axis(node.integer("dim"), len(x.shape))
-    return reshape(node.onnx("CumSum", rows, const(axis, "int64"))[0], x.shape)
+def cumulative(name: str) -> Converter:
+    """cumsum and cumprod along an axis."""
+
+    def convert(node: Aten) -> Expr:
+        node.argument("dtype")
+        x = node.operand("self", node.wide)
+        rows = x if x.shape else reshape(x, (1,))
+        axis = node.axis(node.integer("dim"), len(x.shape))
+        return x if 0 in x.shape else reshape(call(name, rows, axis=axis), x.shape)
+
+    return convert
 
 
 def top(node: Aten) -> Sequence[Expr]:
@@ -140,7 +144,8 @@ CONVERTERS: Converters = {
     "aten.argmin": position("argmin"),
     "aten.var.correction": variance(pair=False),
     "aten.var_mean.correction": variance(pair=True),
-    "aten.cumsum": cumulative,
+    "aten.cumsum": cumulative("cumsum"),
+    "aten.cumprod": cumulative("cumprod"),
     "aten.topk": top,
     "aten.sort": sort,
     "aten.sort.stable": sort,
