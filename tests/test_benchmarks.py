@@ -37,6 +37,8 @@ LACKING: dict[str, tuple[str, str]] = {
     "operators": ("", "PyTorch: it is not installed; `"), "torch_network": ("", "PyTorch: it is not installed; `"),
     "torch_models": ("--models bert", "torch, transformers: not installed; `.* -m pip install torch transformers`$"),
     "onnx_networks": ("", "onnxruntime: not installed; `"), "onnx_node_tests": ("", "onnx: not installed; `"),
+    "shipped_models": ("", "onnx, onnxruntime: not installed; `"),
+    "shipped_models_one": ("model.onnx {}", "onnx: not installed; `"),
     "study": ("operators --device cuda", GPU),
     "zoo": ("", "onnx: not installed; `"), "zoo_check": ("", "onnx: not installed; `"),
 }  # fmt: skip

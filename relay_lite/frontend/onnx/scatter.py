@@ -1,7 +1,8 @@
 """Gathers and scatters by positions of several axes, and elements by one axis.
 
 A scatter asks of every element which of the updates go there: a comparison of positions and a reduction over the
-updates, which no order of threads can change.  Positions that are known are compared when the model is read.
+updates, which no order of threads can change.  Where positions are known when the model is read, every element has a
+list of its updates instead, so nothing is compared with everything.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from te_lite.expr.expr import FLOATS
 
-from ...ir.nodes import Expr
+from ...ir.nodes import Array, Expr
 from .emit import add, binary, broadcast_to, call, const, mul, reshape, sub, transpose, value_of
 from .node import Converters, Node
 from .select import narrow
@@ -63,11 +64,45 @@ def scatter_nd(node: Node) -> Expr:
     rows, count = prod(x.shape[:depth]), prod(where.shape[:-1])
     if 0 in (count, prod(x.shape)):
         return x
-    at = reshape(_flat_positions(node, where, x.shape[:depth]), (1, count))
-    hit = binary("equal", at, const(np.arange(rows).reshape(rows, 1), "int32"))
-    inner = prod(x.shape[depth:])
-    flat = _joined(node, reshape(x, (rows, inner)), reshape(updates, (count, inner)), hit)
+    at, inner = reshape(_flat_positions(node, where, x.shape[:depth]), (1, count)), prod(x.shape[depth:])
+    x_rows, new, known = reshape(x, (rows, inner)), reshape(updates, (count, inner)), value_of(at)
+    if known is None:
+        hit = binary("equal", at, const(np.arange(rows).reshape(rows, 1), "int32"))
+        flat = _joined(node, x_rows, new, hit)
+    else:
+        lists = writers(known, rows, last=not _reduction(node))[0]
+        taken = call("take", new, const(np.maximum(lists, 0), "int32"), axis=0)
+        flat = _from_lists(_reduction(node), x_rows, taken, lists[..., None] >= 0, 1)
     return reshape(flat, x.shape)
+
+
+def writers(at: Array, extent: int, last: bool) -> Array:
+    """int32 [lines, extent, most]: which of the updates at the known positions `at` [lines, count] go to each element.
+
+    In their order; -1 fills the lists up.  With `last` the lists have one entry, the last one.
+    """
+    lines, count = at.shape
+    used = (at >= 0).ravel()
+    place = (np.arange(lines)[:, None] * extent + at).ravel()[used]
+    update = np.tile(np.arange(count, dtype=np.int32), lines)[used]
+    order = np.argsort(place, kind="stable")
+    place, update = place[order], update[order]
+    rank = np.zeros_like(place) if last else np.arange(len(place)) - np.searchsorted(place, place)
+    lists = np.full((lines * extent, int(rank.max(initial=0)) + 1), -1, np.int32)
+    np.maximum.at(lists, (place, rank), update)
+    return lists.reshape(lines, extent, lists.shape[1])
+
+
+def _from_lists(reduction: str, x: Expr, taken: Expr, there: Array, axis: int) -> Expr:
+    """`x` joined with what was `taken` from the updates by lists of writers, which lie along `axis`.
+
+    `there` says where a list has an update, and spreads over `taken`.
+    """
+    has = const(there, "bool")
+    if not reduction:
+        return call("where", call("squeeze", has, axis=(axis,)), call("squeeze", taken, axis=(axis,)), x)
+    spread = call("where", has, taken, const(_neutral(reduction, x.dtype), x.dtype))
+    return binary(JOIN[reduction], x, call(reduction, spread, axis=(axis,), keepdims=False))
 
 
 def _joined(node: Node, x: Expr, updates: Expr, hit: Expr) -> Expr:
@@ -114,8 +149,16 @@ def scatter_elements(node: Node) -> Expr:
     order = [a for a in range(len(x.shape)) if a != axis] + [axis]
     at, new = (_padded(v, widths, fill) for v, fill in ((where, -1), (updates, 0)))
     at, new, flat = (reshape(transpose(v, order), (prod(x.shape) // extent, v.shape[axis])) for v in (at, new, x))
-    hit = binary("equal", call("expand_dims", at, axis=1), const(np.arange(extent).reshape(1, extent, 1), "int32"))
-    out = reshape(elements(_reduction(node), flat, new, hit, count), [x.shape[a] for a in order])
+    known, reduction = value_of(at), _reduction(node)
+    if known is None:
+        hit = binary("equal", call("expand_dims", at, axis=1), const(np.arange(extent).reshape(1, extent, 1), "int32"))
+        lines = elements(reduction, flat, new, hit, count)
+    else:
+        lists = writers(known, extent, last=not reduction)
+        index = const(np.maximum(lists, 0).reshape(len(lists), -1), "int32")
+        taken = reshape(call("gather", new, index, axis=1), lists.shape)
+        lines = _from_lists(reduction, flat, taken, lists >= 0, 2)
+    out = reshape(lines, [x.shape[a] for a in order])
     return transpose(out, [order.index(a) for a in range(len(order))])
 
 
