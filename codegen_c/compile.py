@@ -63,8 +63,7 @@ def compiler_version(command: tuple[str, ...]) -> str:
         done = run_command([*command, "--version"], ANSWER_SECONDS)
     except Unfinished as e:
         raise CompileError(f"C compiler: {' '.join(command)} --version {e}") from e
-    law = "the compiler must answer --version"
-    require(done.code == 0, CompileError, " ".join(command), law, code=done.code)
+    require(done.code == 0, CompileError, " ".join(command), "the compiler must answer --version", code=done.code)
     return done.stdout
 
 

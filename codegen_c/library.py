@@ -70,15 +70,19 @@ _LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 
 @dataclass(frozen=True)
 class Pointer:
-    """An argument of a step: byte `start` of the memory at entry `number` of `data`, or of the arena if it is None."""
+    """An argument of a step: byte `start` of the memory at entry `number` of `data`, or of the arena if it is None.
+
+    Behind the arguments there may be guards, bools that must be false (`guard` 1) or true (2) for the step to run.
+    """
 
     number: int | None
     start: int
+    guard: int = 0
 
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A step: a kernel by name, and its arguments."""
+    """A step: a kernel by name, and its arguments, then its guards."""
 
     kernel: str
     arguments: tuple[Pointer, ...]
@@ -121,32 +125,32 @@ def _elsewhere(s: Stmt, place: Mapping[Buffer, Buffer]) -> Stmt:
 
 def driver_source(calls: Sequence[KernelCall]) -> str:
     """The C source that makes the calls, see the top of this file: a table of them, so that it stays small code."""
-    kernels = {c.kernel: len(c.arguments) for c in calls}
+    kernels = {c.kernel: sum(not a.guard for a in c.arguments) for c in calls}
     lines = ["#include <stdint.h>", "#include <time.h>", ""]
     lines += [f"void {name}({', '.join(['void *'] * count)});" for name, count in kernels.items()]
     for name, count in kernels.items():
         pointers = ", ".join([f"p[{k}]" for k in range(count)])
         lines.append(f"static void network_call_{name}(void **p) {{ {name}({pointers}); }}")
-    places = [f"{{{-1 if a.number is None else a.number}, {a.start}}}" for call in calls for a in call.arguments]
-    first = list(accumulate([len(call.arguments) for call in calls], initial=0))
-    entries = [(call.kernel, k, len(call.arguments)) for call, k in zip(calls, first, strict=False)]
-    steps = [f"{{network_call_{kernel}, {k}, {count}}}" for kernel, k, count in entries]
-    most = max([1, *kernels.values()])
+    places = [f"{{{-1 if a.number is None else a.number}, {a.start}, {a.guard}}}" for c in calls for a in c.arguments]
+    first = accumulate([len(c.arguments) for c in calls], initial=0)
+    steps = [f"{{network_call_{c.kernel}, {k}, {len(c.arguments)}}}" for c, k in zip(calls, first, strict=False)]
+    most = max([1, *[len(c.arguments) for c in calls]])
     lines += [
         "",
-        "typedef struct { int64_t number, start; } place;",
+        "typedef struct { int64_t number, start, guard; } place;",
         "typedef struct { void (*run)(void **); int64_t first, count; } step;",
-        f"static const place places[] = {{{', '.join([*places, '{0, 0}'])}}};",
+        f"static const place places[] = {{{', '.join([*places, '{0, 0, 0}'])}}};",
         f"static const step steps[] = {{{', '.join([*steps, '{0, 0, 0}'])}}};",
         "",
         f"void {RUN}(int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
-        f"  void *p[{most}];",
+        f"  void *p[{most}];  int64_t k;",
         "  for (const step *s = steps + first; s < steps + last; ++s) {",
-        "    for (int64_t k = 0; k < s->count; ++k) {",
+        "    for (k = 0; k < s->count; ++k) {",
         "      const place at = places[s->first + k];",
         "      p[k] = (at.number < 0 ? arena : (unsigned char *)data[at.number]) + at.start;",
+        "      if (at.guard && 1 + (*(const unsigned char *)p[k] != 0) != at.guard) break;",
         "    }",
-        "    s->run(p);",
+        "    if (k == s->count) s->run(p);",
         "  }",
         "}",
         *_TAIL,
@@ -176,8 +180,7 @@ def link(objects: Mapping[str, bytes]) -> bytes:
     parts = [b"link", *map(str.encode, (*flags, *compiler_facts()))]
     parts += [part for name, code in objects.items() for part in (name.encode(), hashlib.sha256(code).digest())]
     path = stored_path(b"\0".join(parts), ".linked")
-    known = read_sealed(path)
-    return _link(objects, flags, path) if known is None else known
+    return read_sealed(path) or _link(objects, flags, path)
 
 
 def _link(objects: Mapping[str, bytes], flags: Sequence[str], path: Path) -> bytes:

@@ -50,8 +50,7 @@ class Module:
 
     def __call__(self, *arrays: Any) -> None:
         """Run once.  Raises CallError when the arrays do not fit."""
-        held = self._checked(arrays)
-        self._call(*[a.ctypes.data for a in held])
+        self._call(*[a.ctypes.data for a in self._checked(arrays)])
 
     def time(self, *arrays: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> Timing:
         """Time the program: `repeat` timings, each the mean in seconds of at least `number` calls in a row.

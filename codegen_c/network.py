@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ansor.core.device.nd import ALIGNMENT
 from ansor.core.device.network_backend import Array, CompiledNetwork
 from ansor.core.device.network_memory import HostMemory
-from ansor.core.device.network_plan import ExecutionPlan, KernelCode
+from ansor.core.device.network_plan import ExecutionPlan, KernelCode, Step
 from ansor.core.errors import GraphError
 from ansor.core.files.kernel_store import KernelStore
 from ansor.core.values.recurrence import Recurrence
@@ -97,7 +97,7 @@ class CNetworkBackend:
         return object_code(code.source, code.name, flags_for(target, OBJECT_FLAGS))
 
     def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
-        driver = driver_source([KernelCall(s.kernel, _pointers(plan, s.storages)) for s in plan.steps])
+        driver = driver_source([KernelCall(s.kernel, _pointers(plan, s)) for s in plan.steps])
         return {DRIVER: driver}, {BINARY: link({**compiled, "network": object_code(driver, "network")})}
 
     def machine(self, target: str) -> dict[str, Any]:
@@ -111,5 +111,6 @@ class CNetworkBackend:
         return CExecutor(network)
 
 
-def _pointers(plan: ExecutionPlan, storages: Sequence[int]) -> tuple[Pointer, ...]:
-    return tuple([Pointer(*plan.place(s)) for s in storages])
+def _pointers(plan: ExecutionPlan, step: Step) -> tuple[Pointer, ...]:
+    kinds = enumerate((step.storages, step.unless, step.where))
+    return tuple([Pointer(*plan.place(s), guard) for guard, storages in kinds for s in storages])

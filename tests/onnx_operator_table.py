@@ -22,8 +22,16 @@ default domain, the opsets of a model at which each is read ({OPSETS.start} to {
 definition that is read.  A definition that is newer is refused, and so is every other operator, with the names of its
 nodes; an attribute or input that a converter does not ask for is refused unless it has the value that ONNX gives it
 where it is absent.  At opsets below {OLDEST_FORMS} an operator is read whose definition still holds at {OLDEST_FORMS}.
-An operator of another domain has its domain in front.  What a static graph needs before it runs (shapes, axes, the
-condition of an `If`, the trips of a `Loop`) must be known when the model is read.
+An operator of another domain has its domain in front.  What a static graph needs before it runs (shapes, axes) must be
+known when the model is read; `from_onnx(model, fixed={{"sr": 16000}})`, and `ansor tune-network --fix sr=16000`, give
+an input a value from which more is known.
+
+`If`, whose condition is known only when the model runs: both branches are compiled, and must give tensors of equal
+shapes and dtypes.  On the processor the kernels of one of them run; of two branches of a few operations on each element
+both are computed and one is selected, and so it is of all branches on a GPU, whose kernels are queued before the first
+one runs.  `Loop` and `Scan` are loops of the graph where shapes and dtypes stay the same in all steps, and are written
+out otherwise (at most 1,024 steps).  A `Loop` that may end earlier needs a bound (a trip count that is known, or the
+smaller of one and a number), and gives no stacked results: their length is not known.
 """
 
 

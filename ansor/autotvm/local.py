@@ -147,8 +147,7 @@ class InWorkers:
     def measure(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """The results, in the order of the inputs.  Raises MeasureError when no process can be forked."""
         indices = [inp.config.index for inp in inputs]
-        law = "a configuration of the task's space is needed"
-        require(None not in indices, TemplateError, "measure", law)
+        require(None not in indices, TemplateError, "measure", "a configuration of the task's space is needed")
         if self._pool is None:
             self._pool = WorkerPool(self.n_parallel, Forks(self._trial))
         try:

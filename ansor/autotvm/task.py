@@ -224,8 +224,7 @@ def create(
     name = task_name.task_name if isinstance(task_name, Dispatched) else task_name if isinstance(task_name, str) else ""
     require(name, TemplateError, "create", "a template or its name is needed", got=task_name)
     task = Task(name, args, target, target_host, desc)
-    law = "the template defines no knob"
-    require(task.config_space.space_map, TemplateError, f"template {name}", law)
+    require(task.config_space.space_map, TemplateError, f"template {name}", "the template defines no knob")
     return task
 
 

@@ -44,6 +44,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--image-size", metavar="N[xN]", help="height and width, where they are free")
     shape = "the extents of an input of an ONNX model, for those that it leaves open"
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=N,N", help=shape)
+    parser.add_argument("--fix", action="append", default=[], metavar="INPUT=VALUE", help="fix an ONNX model's input")
     parser.add_argument("--seed", type=int, help=SEED)
     parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 only results, 2 everything")
     user_code.add_import(parser)
@@ -65,8 +66,7 @@ def tune_network(args: argparse.Namespace) -> int:
     args.devices = cli_devices.devices_of(args.devices)
     args.image_size = None if args.image_size is None else _extents("--image-size", args.image_size)
     args.shape = dict([_named_shape(text) for text in args.shape])
-    code: int = front_end("relay_lite.tuning.cli", NAME).tune_network(args)
-    return code
+    return int(front_end("relay_lite.tuning.cli", NAME).tune_network(args))
 
 
 def _program(text: str) -> Any:

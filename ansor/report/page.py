@@ -118,8 +118,7 @@ def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> dict[tuple[
             if workload is None or is_one_of(workload, task.names):
                 found.setdefault(key, {})[summary.name] = task
     names = ", ".join(dict.fromkeys([t.names[0] for s in summaries for t in s.tasks.values()]))
-    law = f"is in none of the logs; their workloads are {names}"
-    require(found, NoRecordError, f"workload {workload!r}", law)
+    require(found, NoRecordError, f"workload {workload!r}", f"is in none of the logs; their workloads are {names}")
     return {key: own for key, own in found.items()}
 
 

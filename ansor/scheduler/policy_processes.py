@@ -60,8 +60,7 @@ def chosen_processes(asked: int | None, tasks: int) -> int:
     Raises TaskError for what is no integer of at least 0.
     """
     ok = asked is None or (isinstance(asked, int) and not isinstance(asked, bool) and asked >= 0)
-    law = "it must be an integer of at least 0, or None"
-    require(ok, TaskError, "policy_processes", law, policy_processes=asked)
+    require(ok, TaskError, "policy_processes", "it must be an integer of at least 0, or None", policy_processes=asked)
     cores = usable_cores()
     usual = cores if cores >= LEAST_CORES and tasks > 1 else 0
     return min(usual if asked is None else asked, tasks)

@@ -74,8 +74,7 @@ class SketchRule(Protocol):
 def condition_of(subject: str, got: Any) -> Condition:
     """What the condition of a rule gave.  Raises PartError, naming `subject`, for what is none: True says no which."""
     ok = isinstance(got, int | np.integer) and not isinstance(got, bool) and got in (0, 1, 2)
-    law = "the condition must be 0, 1 or 2 (PASS, APPLY or APPLY_AND_SKIP_REST)"
-    require(ok, PartError, subject, law, got=got)
+    require(ok, PartError, subject, "the condition must be 0, 1 or 2 (PASS, APPLY or APPLY_AND_SKIP_REST)", got=got)
     return Condition(int(got))
 
 
@@ -199,8 +198,7 @@ def _fits(subject: str, extent: int, step: Split) -> None:
 
 def checked_rules(rules: Sequence[SketchRule], subject: str = "custom_rules") -> tuple[SketchRule, ...]:
     """The rules, checked whenever they are asked.  Raises PartError, naming `subject`, for what is no list of rules."""
-    law = "a list of sketch rules is needed"
-    require(isinstance(rules, list | tuple), PartError, subject, law, got=rules)
+    require(isinstance(rules, list | tuple), PartError, subject, "a list of sketch rules is needed", got=rules)
     needed = "a PreloadCustomSketchRule, or an object with paper, departs, condition and apply,"
     for rule in rules:
         require_part(rule, SketchRule, "custom sketch rule", needed)

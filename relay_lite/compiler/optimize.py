@@ -45,8 +45,9 @@ from ..transform import (
 )
 from ..transform.batch_slices import BatchSlices
 from ..transform.fuse_attention import DTYPES
-from ..transform.loop import PlaceLoopResults, WholeLoops, has_loops, share_groups, with_constants_inside
+from ..transform.loop import PlaceLoopResults, WholeLoops, has_control, share_groups, with_constants_inside
 from ..transform.moments import Moments
+from ..transform.select_branches import SelectBranches
 from ..transform.sequential import where_needed
 
 
@@ -61,9 +62,11 @@ def optimize(
     """
     target = Target.of(target)
     function = bind_params(main_function(graph), {} if params is None else params)
-    loops = has_loops(function)
-    fused = pipeline(target)(with_constants_inside(FoldConstant()(function)) if loops else function)
-    fused = share_groups(fused) if has_loops(fused) else fused
+    if has_control(function):
+        selected = SelectBranches(everywhere=target.kind.name == "cuda")
+        function = selected(with_constants_inside(FoldConstant()(function)))
+    fused = pipeline(target)(function)
+    fused = share_groups(fused) if has_control(fused) else fused
     return Sequential([AutoSchedulerLayoutRewrite(target)])(fused) if for_build else fused
 
 

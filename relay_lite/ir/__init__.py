@@ -3,6 +3,7 @@
 Law: nodes never change; operators are known by their entries in one table only.
 """
 
+from .control import Branch, Loop
 from .module import IRModule, bind_params, main_function
 from .nodes import (
     Array,
@@ -11,7 +12,6 @@ from .nodes import (
     Expr,
     Function,
     FunctionCall,
-    Loop,
     Tuple,
     TupleGetItem,
     Var,
@@ -24,6 +24,7 @@ from .visit import free_vars, post_order, substitute
 
 __all__ = [
     "Array",
+    "Branch",
     "Call",
     "Constant",
     "Expr",

@@ -1,18 +1,19 @@
-"""Loops made of what one step does, written in Python.
+"""Loops made of what one step does, and branches of what both ways give, written in Python.
 
 (last,), (all_sums,) = loop(lambda xs, states: ([add(*xs, *states)], [add(*xs, *states)]), [x], [zero], steps)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TypeAlias
 
 from te_lite.errors import require
 
+from .control import Branch, Loop
 from .errors import GraphError
 from .make import call
-from .nodes import Constant, Expr, Function, Loop, Tuple, TupleGetItem, Var, children, rebuild, tensor_type
+from .nodes import Constant, Expr, Function, Tuple, TupleGetItem, Var, children, rebuild, tensor_type
 from .types import TensorType
 from .visit import post_order
 
@@ -34,12 +35,27 @@ def loop(
     slices = [Var(f"x{k}", _part(tensor_type(e), n)) for k, (e, n) in enumerate(zip(sliced, counts, strict=True))]
     before = [Var(f"s{k}", tensor_type(e)) for k, e in enumerate(states)]
     after, given = step(slices, before)
-    body, outside = _closed(Tuple((*after, *given)), {*slices, *before})
+    body = Tuple((*after, *given))
+    body, outside = _closed(body, _depending(body, {*slices, *before}))
     params = (*slices, *before, *outside.values())
     args = (*sliced, *states, *outside)
     made = Loop(Function(params, body), args, steps, len(sliced), len(states), backwards, tuple(turns))
     found: list[Expr] = [TupleGetItem(made, k) for k in range(len(after) + len(given))]
     return found[: len(after)], found[len(after) :]
+
+
+def branch(condition: Expr, then: Exprs, otherwise: Exprs, outside: Set[Expr]) -> list[Expr]:
+    """What one of two ways gives, `then` where a bool of shape () holds.
+
+    What stands in `outside` is computed before, all else only in the way that is taken.  Raises GraphError where both
+    do not give tensors of the same types.
+    """
+    both = Tuple((*then, *otherwise))
+    body, given = _closed(both, {node for node in post_order(both) if node not in outside})
+    ways = body.fields[: len(then)], body.fields[len(then) :]
+    one, other = [Function(tuple(given.values()), Tuple(fields)) for fields in ways]
+    made = Branch(one, other, (condition, *given))
+    return [TupleGetItem(made, k) for k in range(len(then))]
 
 
 def loop_of_one(
@@ -86,20 +102,25 @@ def _part(whole: TensorType, steps: int) -> TensorType:
     return TensorType((shape[0] // max(steps, 1), *shape[1:]), whole.dtype) if shape else whole
 
 
-def _closed(body: Expr, own: set[Var]) -> tuple[Expr, dict[Expr, Var]]:
-    """The body with variables for all tensors that depend on none of its `own`, and those tensors."""
+def _depending(body: Expr, own: set[Var]) -> set[Expr]:
+    """The nodes that depend on variables."""
     inside: set[Expr] = set()
-    order = post_order(body)
-    for node in order:
+    for node in post_order(body):
         if node in own or any(c in inside for c in children(node)):
             inside.add(node)
+    return inside
+
+
+def _closed(body: Tuple, inside: Set[Expr]) -> tuple[Tuple, dict[Expr, Var]]:
+    """The body with variables for all tensors that are not `inside`, and those tensors."""
     made: dict[Expr, Expr] = {}
-    for node in order:
+    for node in post_order(body):
         scalar = isinstance(node, Constant) and node.value.ndim == 0
         if node in inside or scalar or not isinstance(node.type, TensorType):
             made[node] = rebuild(node, [made[c] for c in children(node)])
         else:
             made[node] = Var(f"w{len(made)}", node.type)
-    used = set(post_order(made[body]))
+    closed = Tuple(tuple([made[f] for f in body.fields]))
+    used = set(post_order(closed))
     variables = {node: found for node, found in made.items() if isinstance(found, Var) and found in used}
-    return made[body], {node: found for node, found in variables.items() if node not in own}
+    return closed, {node: found for node, found in variables.items() if node not in inside}

@@ -8,7 +8,7 @@ A pass never changes a node: it gives a new one (see `rewrite` in `visit.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -216,76 +216,22 @@ class FunctionCall(Expr):
         return self.function.body.type
 
 
-@dataclass(frozen=True, eq=False)
-class Loop(Expr):
-    """A function called `steps` times, each call after the one before.
+class Control(Expr):
+    """A node that runs functions of its own on its arguments (see `control.py`)."""
 
-    Of its parameters the first `sliced` are slices of the first arguments along their first axis, a slice a step; the
-    next `states` are states, whose arguments are those before the first step; what the others are given stays.  It
-    gives the new states, then what each step adds to results that are as long as all steps together.  A loop that runs
-    `backwards` takes the slices from the last to the first, and puts results where it takes them.
+    @property
+    def given(self) -> tuple[Expr, ...]:
+        """Its arguments."""
+        raise NotImplementedError
 
-    `turns` may say of every sliced argument into how many slices it is cut, and how many steps take a slice before the
-    next one is taken; after the last one comes the first.
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """What it runs."""
+        raise NotImplementedError
 
-    Raises GraphError for parts that do not fit each other.
-    """
-
-    function: Function
-    args: tuple[Expr, ...]
-    steps: int
-    sliced: int
-    states: int
-    backwards: bool = False
-    turns: tuple[tuple[int, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        params, results = self.function.params, self._results()
-        require(self.steps >= 1, GraphError, "loop", "at least one step is needed", steps=self.steps)
-        known = self.sliced >= 0 and 0 <= self.states <= len(results) and self.sliced + self.states <= len(params)
-        require(known and len(self.args) == len(params), GraphError, "loop", f"there are {len(params)} parameters",
-                sliced=self.sliced, states=self.states, arguments=len(self.args))  # fmt: skip
-        law = "turns are slices and steps of a slice, which fill all steps"
-        even = all(min(turn) > 0 and self.steps % (turn[0] * turn[1]) == 0 for turn in self.turns)
-        require(len(self.turns) in (0, self.sliced) and even, GraphError, "loop", law, turns=self.turns)
-        wanted = [_long(p.var_type, self.slices(k)) if k < self.sliced else p.var_type for k, p in enumerate(params)]
-        found = [tensor_type(a) for a in self.args]
-        law = f"arguments are {', '.join(map(str, wanted))}"
-        require(found == wanted, GraphError, "loop", law, found=", ".join(map(str, found)))
-        before = [p.type for p in params[self.sliced : self.sliced + self.states]]
-        law = f"the new states are {', '.join(map(str, before))}"
-        after = list(results[: self.states])
-        require(after == before, GraphError, "loop", law, found=", ".join(map(str, after)))
-
-    def _results(self) -> tuple[TensorType, ...]:
-        found = self.function.body.type
-        require(isinstance(found, TupleType), GraphError, "loop", "its function must give a tuple", type=found)
-        assert isinstance(found, TupleType)
-        return found.fields
-
-    @cached_property
-    def type(self) -> Type:
-        results = self._results()
-        return TupleType((*results[: self.states], *[_long(t, self.steps) for t in results[self.states :]]))
-
-    def slice_of(self, step: int) -> int:
-        """The number of the slice that a step gives."""
-        return self.steps - 1 - step if self.backwards else step
-
-    def slices(self, k: int) -> int:
-        """Into how many slices an argument is cut."""
-        return self.turns[k][0] if self.turns else self.steps
-
-    def slice_taken(self, k: int, step: int) -> int:
-        """The number of the slice of an argument that a step takes."""
-        count, every = self.turns[k] if self.turns else (self.steps, 1)
-        return self.slice_of(step) // every % count
-
-
-def _long(one: TensorType, steps: int) -> TensorType:
-    """The type of so many slices behind each other."""
-    require(len(one.shape) > 0, GraphError, "loop", "a slice must have an axis", type=one)
-    return TensorType((steps * one.shape[0], *one.shape[1:]), one.dtype)
+    def with_functions(self, functions: Sequence[Function], args: Sequence[Expr] | None = None) -> Expr:
+        """The node with other functions of the same types; with other arguments, too, where these are given."""
+        raise NotImplementedError
 
 
 def tensor_type(e: Expr) -> TensorType:
@@ -299,8 +245,10 @@ def tensor_type(e: Expr) -> TensorType:
 def children(e: Expr) -> tuple[Expr, ...]:
     """What a node reads, in order."""
     match e:
-        case Call(args=args) | FunctionCall(args=args) | Loop(args=args):
+        case Call(args=args) | FunctionCall(args=args):
             return args
+        case Control():
+            return e.given
         case Tuple(fields=fields):
             return fields
         case TupleGetItem(tuple_value=value):
@@ -318,8 +266,8 @@ def rebuild(node: Expr, args: Sequence[Expr]) -> Expr:
             return Call(op, tuple(args), attrs)
         case FunctionCall(function=function):
             return FunctionCall(function, tuple(args))
-        case Loop():
-            return replace(node, args=tuple(args))
+        case Control():
+            return node.with_functions(node.functions, args)
         case Tuple():
             return Tuple(tuple(args))
         case TupleGetItem(index=index):

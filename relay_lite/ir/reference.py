@@ -14,9 +14,10 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.expr.expr import FLOATS
 
+from .control import Branch, Loop
 from .errors import GraphError
 from .module import IRModule, main_function
-from .nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, children
+from .nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, children
 from .types import TensorType, TupleType
 from .visit import post_order
 
@@ -95,6 +96,9 @@ def _node(node: Expr, values: Mapping[int, Value], dtype: str | None) -> Value:
             return _function(function, [values[id(a)] for a in args], dtype)
         case Loop():
             return _loop(node, [values[id(a)] for a in node.args], dtype)
+        case Branch(args=(condition, *others)):
+            taken = node.then if values[id(condition)] else node.otherwise
+            return _function(taken, [values[id(a)] for a in others], dtype)
         case Tuple(fields=fields):
             return tuple(values[id(f)] for f in fields)
         case TupleGetItem(tuple_value=value, index=index):

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .control import Branch, Loop
 from .module import IRModule
-from .nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
+from .nodes import Call, Constant, Control, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var
 from .types import TensorType, Type
 from .visit import post_order
 
@@ -36,13 +37,17 @@ def _with_callees(function: Function, head: str) -> str:
 
 
 def _callees(function: Function, names: dict[int, str]) -> list[str]:
-    """The texts of the functions that a function calls, or runs in loops, and those that they call, which get names."""
+    """The texts of the functions that a function calls, or runs otherwise, and those that they call; they get names."""
     texts: list[str] = []
     for node in post_order(function.body):
-        if isinstance(node, FunctionCall | Loop) and id(node.function) not in names:
-            texts += _callees(node.function, names)
-            names[id(node.function)] = f"@{node.function.attrs.get('name', f'f{len(names)}')}"
-            texts.append(_one(node.function, f"def {names[id(node.function)]}", names))
+        run = (
+            node.functions if isinstance(node, Control) else (node.function,) if isinstance(node, FunctionCall) else ()
+        )
+        for callee in run:
+            if id(callee) not in names:
+                texts += _callees(callee, names)
+                names[id(callee)] = f"@{callee.attrs.get('name', f'f{len(names)}')}"
+                texts.append(_one(callee, f"def {names[id(callee)]}", names))
     return texts
 
 
@@ -52,7 +57,7 @@ def _one(function: Function, head: str, callees: Mapping[int, str]) -> str:
     lines: list[str] = []
     for node in post_order(function.body):
         text = _node(node, named, callees)
-        if isinstance(node, Call | FunctionCall | Loop):
+        if isinstance(node, Call | FunctionCall | Control):
             name = f"%{len(lines)}"
             lines.append(f"  {name} = {text}   // {_type(node.type)}")
             text = name
@@ -75,6 +80,9 @@ def _node(node: Expr, named: Mapping[int, str], callees: Mapping[int, str]) -> s
             shown = [f"steps={steps}", f"sliced={sliced}", f"states={states}", *["backwards=True"] * node.backwards]
             shown += [f"turns={node.turns}"] if node.turns else []
             return f"loop {callees[id(function)]}({', '.join([named[id(a)] for a in args] + shown)})"
+        case Branch(args=(condition, *others)):
+            ways = ", ".join([callees[id(f)] for f in node.functions])
+            return f"branch {named[id(condition)]} of {ways} ({', '.join([named[id(a)] for a in others])})"
         case Tuple(fields=fields):
             return f"({', '.join(named[id(f)] for f in fields)})"
         case TupleGetItem(tuple_value=value, index=index):

@@ -9,11 +9,11 @@ new = rewrite(function, halve_relu)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TypeGuard
 
+from .control import Branch, Loop
 from .make import call
-from .nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop, Var, children, rebuild
+from .nodes import Array, Call, Constant, Control, Expr, Function, FunctionCall, Var, children, rebuild
 
 
 def post_order(body: Expr, is_leaf: Callable[[Expr], bool] = lambda node: False) -> list[Expr]:
@@ -70,26 +70,31 @@ def with_body(function: Function, body: Expr) -> Function:
 
 
 def in_loops(function: Function, change: Callable[[Function], Function]) -> Function:
-    """The function with those that its loops run replaced by what `change` gives, which has the same parameters."""
+    """The function with those that its loops and branches run replaced by what `change` gives, of the same types."""
 
     def changed(node: Expr) -> Expr:
-        if not isinstance(node, Loop):
-            return node
-        made = change(node.function)
-        return node if made is node.function else replace(node, function=made)
+        return node.with_functions([change(f) for f in node.functions]) if isinstance(node, Control) else node
 
     return rewrite(function, changed)
 
 
+def rewrite_all(function: Function, change: Callable[[Expr], Expr]) -> Function:
+    """As `rewrite`, also in the functions that loops and branches run, and in those of these."""
+    return rewrite(in_loops(function, lambda inside: rewrite_all(inside, change)), change)
+
+
 def operators_of(function: Function) -> set[str]:
-    """The names of the operators that a function calls, also in loops."""
+    """The names of the operators that a function calls, also in loops and branches."""
     nodes = post_order(function.body)
-    inside = [operators_of(node.function) for node in nodes if isinstance(node, Loop)]
+    inside = [operators_of(f) for node in nodes if isinstance(node, Control) for f in node.functions]
     return {node.op.name for node in nodes if isinstance(node, Call)}.union(*inside)
 
 
 def function_calls(body: Expr) -> Iterator[FunctionCall]:
-    """The calls of functions in the order in which they run; those of a loop come once a step."""
+    """The calls of functions in the order in which they run; those of a loop come once a step.
+
+    Both ways of a branch come, as if both were taken.
+    """
     for node in post_order(body):
         match node:
             case FunctionCall():
@@ -98,6 +103,9 @@ def function_calls(body: Expr) -> Iterator[FunctionCall]:
                 inside = list(function_calls(function.body))
                 for _ in range(steps):
                     yield from inside
+            case Branch():
+                for function in node.functions:
+                    yield from function_calls(function.body)
 
 
 def readers(body: Expr) -> dict[Expr, list[Expr]]:

@@ -31,8 +31,9 @@ from te_lite.topi.tag import INJECTIVE
 from te_lite.topi.utils import ax_compute
 
 from ..ir import nodes
+from ..ir.control import Loop
 from ..ir.errors import GraphError
-from ..ir.nodes import Call, Constant, Function, FunctionCall, Loop, Tuple, TupleGetItem, tensor_type
+from ..ir.nodes import Call, Constant, Function, FunctionCall, Tuple, TupleGetItem, tensor_type
 from ..ir.op_registry import OpPattern
 from ..ir.types import TupleType
 from ..ir.visit import is_op, post_order

@@ -9,8 +9,9 @@ from itertools import count
 from ansor.core.device.network_plan import ExecutionPlan, Step, Storage, TensorPlace
 from te_lite.errors import require
 
+from ..ir.control import Branch, Loop
 from ..ir.errors import GraphError
-from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, tensor_type
+from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import post_order
 from .memory import SMALL, KernelCall, Request, Value, lie_in_outputs, nbytes_of, pack, take_over
@@ -41,7 +42,8 @@ class _Builder:
     """The values and calls found so far; `of` gives the values of every node that was visited.
 
     In a loop, `again` are the values of the results and the scratch memory of its calls, which all steps share, and
-    `wanted` the places of what a step gives.
+    `wanted` the places of what a step gives.  In a branch, `guards` are the values that decide whether its calls run,
+    each with what it must be.
     """
 
     kernel_of: Callable[[Function], GroupKernel]
@@ -51,6 +53,7 @@ class _Builder:
     params: dict[int, Array] = field(default_factory=dict)
     again: dict[tuple[int, int], int] | None = None
     wanted: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    guards: tuple[tuple[int, bool], ...] = ()
 
     def new(self, kind: TensorType, storage: str = "arena") -> int:
         step = len(self.calls)
@@ -90,6 +93,8 @@ class _Builder:
                 self.of[id(node)] = tuple(self.results(node))
             case Loop():
                 self.of[id(node)] = self.loop(node)
+            case Branch():
+                self.of[id(node)] = self.branch(node)
             case Call():
                 raise GraphError(f"plan: operator {node.op.name} is in no fused group; run the pass FuseOps first")
 
@@ -115,12 +120,12 @@ class _Builder:
         scratch = [
             self.made(TensorType((n,), "uint8"), node, behind + k, "scratch") for k, n in enumerate(kernel.scratch)
         ]
-        for value in (*used, *scratch):
+        for value in (*used, *scratch, *[value for value, _ in self.guards]):
             self.values[self.values[value].origin].last = len(self.calls)
         results = positions[len(given) :]
         own = [k for j, k in enumerate(results) if kernel.results[j] == len(given) + j]
         over = tuple([(used[result], used[given]) for result, given in kernel.over if used[result] in own])
-        self.calls.append(KernelCall(kernel.name, tuple(used), tuple(own), tuple(scratch), over))
+        self.calls.append(KernelCall(kernel.name, tuple(used), tuple(own), tuple(scratch), over, self.guards))
         return results
 
     # ---------------------------------------------------------------------------------------------- loops
@@ -130,20 +135,21 @@ class _Builder:
 
         A state that is also added to a result lies there alone.
         """
-        require(self.again is None, GraphError, "plan", "a loop inside a loop cannot be compiled")
         body, kinds = node.function.body, fields_of(node.type)
         assert isinstance(body, Tuple)
         places = [_computed(node.function, f) for f in body.fields]
-        every = [self.new(kind) for kind in kinds[node.states :]]
+        every = [self.made(kind, node, k) for k, kind in enumerate(kinds[node.states :])]
         shown = dict(zip(places[node.states :], every, strict=True))
         law = "the results that a loop puts together must differ"
         require(len(shown) == len(every), GraphError, "plan", law)
         hidden = [place for place in dict.fromkeys(places[: node.states]) if place not in shown]
         types = {place: tensor_type(f) for place, f in zip(places, body.fields, strict=True)}
-        turns = {place: [self.new(types[place]) for _ in range(min(2, node.steps))] for place in hidden}
+        number = count(len(every))
+        turns = {p: [self.made(types[p], node, next(number)) for _ in range(min(2, node.steps))] for p in hidden}
         before = [self.of[id(a)][0] for a in node.args]
         args, given = list(before), before
-        order, self.again, begun = post_order(body), {}, len(self.calls)
+        order, outer, begun = post_order(body), (self.again, self.wanted), len(self.calls)
+        self.again = again = {} if self.again is None else self.again
         for step in range(node.steps):
             k = node.slice_of(step)
             for n, (param, arg) in enumerate(zip(node.function.params, args, strict=True)):
@@ -155,11 +161,29 @@ class _Builder:
                 self.visit(inner)
             given = [self.of[id(f)][0] for f in body.fields]
             args[node.sliced : node.sliced + node.states] = given[: node.states]
-        shared = (*self.again.values(), *[v for pair in turns.values() for v in pair], *before) if node.states else ()
+        shared = (*again.values(), *[v for pair in turns.values() for v in pair], *before) if node.states else ()
         for value in shared:
             self.values[self.values[value].origin].apart = len(self.calls) - begun
-        self.again, self.wanted = None, {}
+        self.again, self.wanted = outer
         return (*given[: node.states], *every)
+
+    def branch(self, node: Branch) -> tuple[int, ...]:
+        """The calls of both ways, each of which writes what the branch gives, under guards."""
+        (condition, *given), outer = [self.of[id(a)][0] for a in node.args], (self.wanted, self.guards)
+        found = [self.made(kind, node, k) for k, kind in enumerate(fields_of(node.type))]
+        for function, wanted in zip(node.functions, (True, False), strict=True):
+            body = function.body
+            assert isinstance(body, Tuple)
+            self.of |= {id(param): (value,) for param, value in zip(function.params, given, strict=True)}
+            places = [_computed(function, f) for f in body.fields]
+            law = "the results of a branch must differ"
+            require(len(set(places)) == len(places), GraphError, "plan", law)
+            self.wanted = dict(zip(places, found, strict=True))
+            self.guards = (*outer[1], (condition, wanted))
+            for inner in post_order(body):
+                self.visit(inner)
+        self.wanted, self.guards = outer
+        return tuple(found)
 
 
 def _computed(function: Function, node: Expr) -> tuple[int, int]:
@@ -239,7 +263,8 @@ def _finish(
     ]
     numbers = _Numbers(values, {k: n for n, k in enumerate([*outside, *inside])})
     steps = tuple([
-        Step(c.kernel, numbers.all(c.values, c.scratch), numbers.all(c.results, c.scratch))
+        Step(c.kernel, numbers.all(c.values, c.scratch), numbers.all(c.results, c.scratch),
+             *[numbers.all([v for v, on in c.guards if on == wanted]) for wanted in (True, False)])
         for c in builder.calls
     ])  # fmt: skip
 

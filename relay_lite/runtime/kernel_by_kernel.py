@@ -60,7 +60,8 @@ class KernelExecutor(HostMemory):
 
     def run(self, stream: int | None = None) -> None:
         for step in self.plan.steps:
-            self._step(step)
+            if all(self.bytes_of(s)[0] for s in step.where) and not any(self.bytes_of(s)[0] for s in step.unless):
+                self._step(step)
 
     def _step(self, step: Step) -> list[Any]:
         """Run a step; the device arrays it ran on."""

@@ -130,7 +130,8 @@ class Value:
 class KernelCall:
     """A call of a kernel by the numbers of values: its arguments, what it writes of them, and its scratch memory.
 
-    `over` are pairs of a result and an argument that it may be written over.
+    `over` are pairs of a result and an argument that it may be written over.  It runs where all values of `guards` are
+    what stands beside them.
     """
 
     kernel: str
@@ -138,6 +139,7 @@ class KernelCall:
     results: tuple[int, ...]
     scratch: tuple[int, ...]
     over: tuple[tuple[int, int], ...] = ()
+    guards: tuple[tuple[int, bool], ...] = ()
 
 
 def nbytes_of(kind: TensorType) -> int:

@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Sequence, Set
 from typing import Any, TypeAlias
 
+from ..ir.control import Branch, Loop
 from ..ir.nodes import (
     Call,
     Constant,
     Expr,
     Function,
     FunctionCall,
-    Loop,
     Tuple,
     TupleGetItem,
     Var,
@@ -92,6 +92,8 @@ def _own(node: Expr) -> Key:
             return "call", structure(function)
         case Loop(function=function, steps=steps, sliced=sliced, states=states, backwards=backwards, turns=turns):
             return "loop", structure(function), steps, sliced, states, backwards, turns
+        case Branch():
+            return "branch", *map(structure, node.functions)
         case Tuple():
             return ("tuple",)
         case _:

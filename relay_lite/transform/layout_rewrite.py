@@ -26,7 +26,7 @@ from ..ir.make import call
 from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Var
 from ..ir.op_registry import Attrs, Op, OpPattern, register
 from ..ir.types import TensorType, Type
-from ..ir.visit import in_loops, post_order, rewrite, substitute
+from ..ir.visit import post_order, rewrite_all, substitute
 from ..op.lower_group import LoweredGroup, lower_group
 from .sequential import Pass, PassContext
 
@@ -100,7 +100,7 @@ def pack_weights(graph: Function, choose: Choose) -> Function:
         args = [pack(a, layouts[k]) if k in layouts else a for k, a in enumerate(node.args)]
         return node if function is node.function else FunctionCall(function, tuple(args))
 
-    return rewrite(in_loops(graph, lambda function: rewrite(function, change)), change)
+    return rewrite_all(graph, change)
 
 
 def _weights(function: Function) -> list[int]:

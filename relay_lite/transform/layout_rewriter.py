@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..ir.make import call
-from ..ir.nodes import Call, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, children, rebuild
+from ..ir.nodes import Call, Control, Expr, Function, FunctionCall, Tuple, TupleGetItem, children, rebuild
 from ..ir.types import TupleType
 from ..ir.visit import post_order, with_body
 from .layout_rules import Labels, LayoutName, LayoutRule, layout_rule
@@ -83,9 +83,9 @@ class _Rewriter:
                 several = self.made[value]
                 assert isinstance(several, Several)
                 field = several.fields[index]
-                kept = several.whole is value and isinstance(value, Call | FunctionCall | Loop)
+                kept = several.whole is value and isinstance(value, Call | FunctionCall | Control)
                 return Placed(node, field.old, field.new) if kept else field
-            case FunctionCall() | Loop():
+            case FunctionCall() | Control():
                 return self._unknown(rebuild(node, [self._as_before(self.made[c]) for c in children(node)]))
             case _:
                 return self._unknown(node)

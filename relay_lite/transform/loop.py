@@ -12,11 +12,12 @@ from math import prod
 
 import numpy as np
 
+from ..ir.control import Branch, Loop
 from ..ir.loops import slice_of
 from ..ir.make import call
-from ..ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, tensor_type
+from ..ir.nodes import Call, Constant, Control, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
 from ..ir.types import TensorType
-from ..ir.visit import in_loops, is_op, post_order, rewrite, substitute, with_body
+from ..ir.visit import in_loops, is_op, post_order, rewrite, rewrite_all, substitute, with_body
 from .fused_function import Library
 from .sequential import Pass
 from .simplify_expr import RESHAPES
@@ -26,23 +27,40 @@ ALIGNMENT = 16
 
 
 def with_constants_inside(function: Function) -> Function:
-    """Constants that loops are given, and that stay the same in all steps, inside their functions: there they fold."""
-    return rewrite(function, lambda node: _with_constants(node) if isinstance(node, Loop) else node)
+    """Constants that loops are given, and that stay the same in all steps, inside their functions: there they fold.
+
+    So do those that branches are given.
+    """
+
+    def inside(node: Expr) -> Expr:
+        match node:
+            case Loop(sliced=sliced, states=states):
+                return _with_constants(node, range(sliced + states, len(node.args)), 0)
+            case Branch():
+                return _with_constants(node, range(1, len(node.args)), 1)
+        return node
+
+    made = rewrite(function, inside)
+    return in_loops(made, with_constants_inside)
 
 
-def _with_constants(loop: Loop) -> Loop:
-    staying = range(loop.sliced + loop.states, len(loop.args))
-    values = {k: arg for k in staying for arg in [loop.args[k]] if isinstance(arg, Constant)}
+def _with_constants(node: Control, staying: range, first: int) -> Expr:
+    """Without those of the `staying` arguments that are constants; argument `first` is that of the first parameter."""
+    values = {k: arg for k in staying for arg in [node.given[k]] if isinstance(arg, Constant)}
     if not values:
-        return loop
-    params, kept = loop.function.params, [k for k in range(len(loop.args)) if k not in values]
-    body = substitute(loop.function.body, {id(params[k]): value for k, value in values.items()})
-    inside = Function(tuple([params[k] for k in kept]), body, loop.function.attrs)
-    return replace(loop, function=inside, args=tuple([loop.args[k] for k in kept]))
+        return node
+    kept = [k for k in range(len(node.given)) if k not in values]
+
+    def closed(function: Function) -> Function:
+        params = function.params
+        body = substitute(function.body, {id(params[k - first]): value for k, value in values.items()})
+        return Function(tuple([params[k - first] for k in kept if k >= first]), body, function.attrs)
+
+    return node.with_functions([closed(f) for f in node.functions], [node.given[k] for k in kept])
 
 
 def PlaceLoopResults() -> Pass:
-    """Let steps compute what they give where it is to lie, at multiples of `ALIGNMENT` bytes.
+    """Let steps compute what they give where it is to lie, at multiples of `ALIGNMENT` bytes, and branches likewise.
 
     What a step gives without computing it, or gives twice, is copied.  A state that is also a result lies there alone,
     so the last one is a slice of that.  Slices of other sizes are rows with padding.
@@ -54,26 +72,34 @@ def _placed(node: Expr) -> Expr:
     match node:
         case Loop():
             return _own_results(node)
+        case Branch():
+            return node.with_functions([with_body(f, _own_fields(f.body, 0)) for f in node.functions])
         case TupleGetItem(tuple_value=Tuple(fields=fields), index=index):
             return fields[index]
     return node
 
 
 def _own_results(loop: Loop) -> Expr:
-    body, given = loop.function.body, dict[Expr, int]()
-    assert isinstance(body, Tuple)
-    fields = list(body.fields)
-    for k in [*range(loop.states, len(fields)), *range(loop.states)]:
-        if not _is_computed(_root(fields[k])) or (k >= loop.states and _root(fields[k]) in given):
-            fields[k] = call("copy", fields[k])
-        if k >= loop.states:
-            given[_root(fields[k])] = k
-    made = replace(loop, function=with_body(loop.function, Tuple(tuple(fields))))
-    items = list(_aligned(made))
+    body = _own_fields(loop.function.body, loop.states)
+    fields = body.fields
+    given = {_root(fields[k]): k for k in range(loop.states, len(fields))}
+    items = list(_aligned(replace(loop, function=with_body(loop.function, body))))
     for k, field in enumerate(fields[: loop.states]):
         if (shown := given.get(_root(field))) is not None:
             items[k] = _last(items[shown], loop, fields[shown].shape[0], field.shape)
     return Tuple(tuple(items))
+
+
+def _own_fields(body: Expr, states: int) -> Tuple:
+    """What a function gives, all of it computed in it, and that behind the `states` by calls that differ."""
+    assert isinstance(body, Tuple)
+    fields, given = list(body.fields), set[Expr]()
+    for k in [*range(states, len(fields)), *range(states)]:
+        if not _is_computed(_root(fields[k])) or (k >= states and _root(fields[k]) in given):
+            fields[k] = call("copy", fields[k])
+        if k >= states:
+            given.add(_root(fields[k]))
+    return Tuple(tuple(fields))
 
 
 def _root(field: Expr) -> Expr:
@@ -128,13 +154,13 @@ def _unpadded(rows: Expr, steps: int, one: Expr) -> Expr:
     return call("reshape", kept, newshape=(steps * one.shape[0], *one.shape[1:]))
 
 
-def has_loops(function: Function) -> bool:
-    """Whether a function has a loop."""
-    return any(isinstance(node, Loop) for node in post_order(function.body))
+def has_control(function: Function) -> bool:
+    """Whether a function has a loop or a branch."""
+    return any(isinstance(node, Control) for node in post_order(function.body))
 
 
 def share_groups(fused: Function) -> Function:
-    """A fused graph in which groups of the same structure are one function, inside loops and outside."""
+    """A fused graph in which groups of the same structure are one function, inside loops and branches and outside."""
     library = Library()
 
     def change(node: Expr) -> Expr:
@@ -143,7 +169,7 @@ def share_groups(fused: Function) -> Function:
         function = library.share(node.function)
         return node if function is node.function else FunctionCall(function, node.args)
 
-    return rewrite(in_loops(fused, lambda inside: rewrite(inside, change)), change)
+    return rewrite_all(fused, change)
 
 
 def WholeLoops(runs: Callable[[Function], bool]) -> Pass:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from ansor.records.recorder import RecordToFile
 from te_lite.errors import require
 
 from ..compiler.optimize import extract_tasks
+from ..frontend.onnx.fixed import fixed_from_text
 from ..ir.errors import GraphError
 from ..runtime.files import NETWORK
 from ..runtime.graph_executor import GraphModule
@@ -97,17 +99,18 @@ def require_enough(trials: int, done: int, new: int) -> None:
 def _network(args: argparse.Namespace, seed: int) -> Network:
     if args.program is not None:
         return from_program(args.program, args.torch.rpartition(":")[2], args.layout)
+    fixed = fixed_from_text(args.fix)
     try:
-        return load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
+        return load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed, fixed)
     except GraphError:
         if args.network.endswith(SUFFIX) and len(args.image_size or ()) <= 2:
-            _require_closed(args)
+            _require_closed(args, fixed)
         raise
 
 
-def _require_closed(args: argparse.Namespace) -> None:
+def _require_closed(args: argparse.Namespace, fixed: Mapping[str, Any]) -> None:
     """Raise GraphError, in terms of the options, for an ONNX model whose inputs they leave open."""
-    left = open_inputs(Path(args.network), args.batch_size, args.image_size, args.shape)
+    left = open_inputs(Path(args.network), args.batch_size, args.image_size, {**args.shape, **fixed})
     example = " ".join([f"--shape {name}=1,3,8,8" for name in left])
     law = f"extents of its inputs are open, say them by {example} (or by --batch-size and --image-size, of pictures)"
     require(not left, GraphError, args.network, law, **left)

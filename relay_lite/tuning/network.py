@@ -69,18 +69,22 @@ def load_network(
     image_size: Sequence[int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     seed: int = 0,
+    fixed: Mapping[str, Any] | None = None,
 ) -> Network:
     """The network `source`: a name of `relay_lite.testing.NETWORKS`, or the path of a model, `.onnx` or `.pt2`.
 
     `image_size` are the last spatial extents, one number for height and width; `layout` is NHWC or NCHW.  Networks by
     name get live weights drawn from `seed`.  An ONNX model keeps its weights, and its convolutions are converted to
-    `layout`; `shapes` are extents of its inputs by name, `batch_size` and `image_size` fill in what it leaves open.
+    `layout`; `shapes` are extents of its inputs by name, `batch_size` and `image_size` fill in what it leaves open,
+    and those in `fixed` have these values.
     A program of `torch.export` keeps its weights, too, and leaves nothing open.
     Raises GraphError for an unknown name, layout or size, and for a model that cannot be read.
     """
     require(layout in LAYOUTS, GraphError, "layout", f"layouts are {' and '.join(LAYOUTS)}", layout=layout)
+    inputs_law = "shapes and values of inputs are for ONNX models"
+    named = {**(shapes or {}), **(fixed or {})}
     if source.endswith(EXPORTED):
-        require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
+        require(not named, GraphError, source, inputs_law, given=named)
         return from_program(source, Path(source).stem, layout)
     if source not in NETWORKS:
         law = f"a model is a file that ends in {SUFFIX} or {EXPORTED}"
@@ -88,8 +92,8 @@ def load_network(
         require(not is_other, GraphError, "network", law, got=source)
         law = f"{names_law(source)}, or the path of a model that ends in {SUFFIX} or {EXPORTED}"
         require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
-        return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
-    require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
+        return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {}, fixed or {})
+    require(not named, GraphError, source, inputs_law, given=named)
     return _by_name(source, batch_size, layout, image_size, seed)
 
 
@@ -142,19 +146,20 @@ def _image_shape(name: str, layout: str, size: Sequence[int] | None) -> tuple[in
 
 
 def _from_onnx(
-    path: Path, batch_size: int, layout: str, image_size: Sequence[int] | None, shapes: Mapping[str, Sequence[int]]
-) -> Network:
+    path: Path, batch_size: int, layout: str, image_size: Sequence[int] | None, shapes: Mapping[str, Sequence[int]],
+    fixed: Mapping[str, Any],
+) -> Network:  # fmt: skip
     law = "an image has a height and a width, or one number for both"
     require(len(image_size or (1,)) in (1, 2), GraphError, f"model {path.name}", law, image_size=image_size)
     inputs = read_model(path).graph.inputs
-    filled = {i.name: _filled(i, batch_size, image_size) for i in inputs}
+    filled = {i.name: _filled(i, batch_size, image_size) for i in inputs if i.name not in fixed}
     known = {name: shape for name, shape in filled.items() if shape is not None}
-    original, params = from_onnx(path, {**known, **shapes})
+    original, params = from_onnx(path, {**known, **shapes}, fixed=fixed)
     return Network(f"{path.stem}-{layout}-B{batch_size}", in_layout(original, layout), params, original)
 
 
 def open_inputs(
-    path: Path, batch_size: int, image_size: Sequence[int] | None, shapes: Mapping[str, Sequence[int]]
+    path: Path, batch_size: int, image_size: Sequence[int] | None, shapes: Mapping[str, Any]
 ) -> dict[str, str]:  # fmt: skip
     """The inputs of an ONNX model whose extents are still open with these values, and their shapes as declared."""
     inputs = read_model(path).graph.inputs

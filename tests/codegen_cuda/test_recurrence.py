@@ -21,9 +21,10 @@ from codegen_cuda.networks.recurrence import recurrence_code, shares_of
 from codegen_cuda.program.errors import DeviceError
 from relay_lite import reference
 from relay_lite.compiler.optimize import optimize, whole_loops
+from relay_lite.ir.control import Loop
 from relay_lite.ir.loops import Exprs, loop, loop_of_one
 from relay_lite.ir.make import call
-from relay_lite.ir.nodes import Expr, Function, Loop, Tuple, Var, const, tensor_type
+from relay_lite.ir.nodes import Expr, Function, Tuple, Var, const, tensor_type
 from relay_lite.ir.types import TensorType
 from relay_lite.ir.visit import post_order
 from relay_lite.op.lower_group import recurrence_of

@@ -13,9 +13,10 @@ from ansor.core.device.network_plan import ExecutionPlan
 from codegen_cuda.driver.compile import available_compilers
 from relay_lite import reference
 from relay_lite.compiler.optimize import optimize
+from relay_lite.ir.control import Loop
 from relay_lite.ir.make import call, var
 from relay_lite.ir.module import IRModule
-from relay_lite.ir.nodes import Expr, Function, Loop, TupleGetItem, const
+from relay_lite.ir.nodes import Expr, Function, TupleGetItem, const
 from relay_lite.ir.visit import free_vars, is_op, post_order
 from relay_lite.op.winograd import CONV as WINOGRAD
 from relay_lite.runtime.assemble import GroupKernel, make_plan

@@ -12,8 +12,9 @@ import pytest
 
 from ansor.core.device.network_plan import ExecutionPlan, plan_from_json
 from codegen_cuda.networks.streams import dependencies, queues
+from relay_lite.ir.control import Branch, Loop
 from relay_lite.ir.errors import GraphError
-from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var
 from relay_lite.ir.op_registry import Attrs, Op, OpPattern
 from relay_lite.ir.types import TensorType, TupleType, Type
 from relay_lite.ir.visit import function_calls, post_order
@@ -104,6 +105,10 @@ def _evaluate(top: Expr, values: dict[int, list[Array]]) -> list[Array]:
         match node:
             case Loop():
                 values[id(node)] = _loop(node, [values[id(a)][0] for a in node.args])
+            case Branch(args=(condition, *others)):
+                taken = node.then if values[id(condition)][0] else node.otherwise
+                given = zip(taken.params, others, strict=True)
+                values[id(node)] = _evaluate(taken.body, {id(v): values[id(a)] for v, a in given})
             case Constant(value=value):
                 values[id(node)] = [value]
             case Tuple(fields=fields):
@@ -135,6 +140,8 @@ def carry_out(
     for step in plan.steps if order is None else [plan.steps[k] for k in order]:
         body = functions[step.kernel].body
         assert isinstance(body, Call)
+        if not all(memory(k)[0] for k in step.where) or any(memory(k)[0] for k in step.unless):
+            continue
         count = len(body.attrs["shapes"])
         used = [memory(k).view(np.int64) for k in step.storages]
         arguments, results = used[count : count + len(body.args)], used[:count]

@@ -204,7 +204,7 @@ def test_an_exported_program_is_a_network_to_tune() -> None:
     assert network.inputs(np.random.default_rng(0))["x"].shape == (2, 3, 17, 14)
     calls = [n for n in post_order(network.graph["main"].body) if isinstance(n, Call) and n.op.name == "nn.conv2d"]
     assert {n.attrs["data_layout"] for n in calls} == {"NHWC"}
-    with pytest.raises(GraphError, match="shapes of inputs are for ONNX models"):
+    with pytest.raises(GraphError, match="shapes and values of inputs are for ONNX models"):
         load_network("model.pt2", shapes={"x": (1, 2)})
 
 

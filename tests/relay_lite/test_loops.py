@@ -17,10 +17,11 @@ from codegen_cuda.driver.compile import available_compilers
 from codegen_cuda.networks.streams import dependencies, queues
 from relay_lite import reference
 from relay_lite.compiler.optimize import optimize
+from relay_lite.ir.control import Loop
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.loops import Exprs, loop, loop_of_one
 from relay_lite.ir.make import call
-from relay_lite.ir.nodes import Expr, Function, FunctionCall, Loop, Tuple, TupleGetItem, Var, const
+from relay_lite.ir.nodes import Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, const
 from relay_lite.ir.types import TensorType, TupleType
 from relay_lite.ir.visit import function_calls, is_op, post_order
 from relay_lite.runtime.assemble import make_plan

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay_lite.ir.control import Loop
 from relay_lite.ir.make import call
-from relay_lite.ir.nodes import Expr, Function, Loop, Tuple, Var, tensor_type
+from relay_lite.ir.nodes import Expr, Function, Tuple, Var, tensor_type
 from relay_lite.ir.types import TensorType
 from relay_lite.ir.visit import free_vars, is_op, operators_of, post_order, rewrite
 from relay_lite.transform import (

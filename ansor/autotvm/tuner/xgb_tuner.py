@@ -48,8 +48,7 @@ class XGBTuner(Tuner):
         super().__init__(task, rng)
         require(plan_size >= 1, TemplateError, "XGBTuner", "plan_size must be at least 1", got=plan_size)
         ok = diversity_filter_ratio is None or diversity_filter_ratio >= 1
-        law = "diversity_filter_ratio must be at least 1"
-        require(ok, TemplateError, "XGBTuner", law, got=diversity_filter_ratio)
+        require(ok, TemplateError, "XGBTuner", "diversity_filter_ratio must be at least 1", got=diversity_filter_ratio)
         self.plan_size = plan_size
         self.diversity_filter_ratio = diversity_filter_ratio
         self.model = KnobModel(task, feature_type, loss_type, num_threads)

@@ -163,5 +163,4 @@ def empty(shape: Sequence[int], dtype: str = "float32", device: DeviceId | None 
 def array(source: Any, device: DeviceId | None = None) -> NDArray | DeviceNDArray:
     """A copy of `source` on a device."""
     source = np.asarray(source)
-    made = empty(source.shape, source.dtype, device)
-    return made.copyfrom(source)
+    return empty(source.shape, source.dtype, device).copyfrom(source)

@@ -56,11 +56,21 @@ class TensorPlace:
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a kernel; `storages` are its arguments in order, scratch memory last, and `written` some of them."""
+    """One call of a kernel; `storages` are its arguments in order, scratch memory last, and `written` some of them.
+
+    It is passed over unless the bools in the storages `where` are true, and those in `unless` false.
+    """
 
     kernel: str
     storages: tuple[int, ...]
     written: tuple[int, ...]
+    where: tuple[int, ...] = ()
+    unless: tuple[int, ...] = ()
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """All storages that it reads or writes."""
+        return (*self.storages, *self.where, *self.unless)
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,8 @@ class ExecutionPlan:
             ok = 0 <= place.storage < self.externals and place.nbytes == self.storages[place.storage].nbytes
             require(ok, GraphError, "plan", "a named tensor fills a storage outside the arena", tensor=place)
         for step in self.steps:
-            ok = all(0 <= s < len(self.storages) for s in step.storages) and set(step.written) <= set(step.storages)
+            ok = all(0 <= s < len(self.storages) for s in step.used) and set(step.written) <= set(step.storages)
+            ok = ok and all(self.storages[s].nbytes == 1 for s in (*step.where, *step.unless))
             require(ok, GraphError, "plan", f"there are {len(self.storages)} storages", step=step)
 
     def _require_part(self, part: Storage) -> None:
@@ -153,8 +164,8 @@ def plan_from_json(data: Any) -> ExecutionPlan:
     steps = [record(s, ("kernel", "storages", "written"), "step") for s in items(facts["steps"], "steps")]
     plan = ExecutionPlan(
         tuple([_storage(s) for s in storages]),
-        tuple([Step(text(s["kernel"], "kernel"), sizes(s["storages"], "storages"), sizes(s["written"], "written"))
-               for s in steps]),
+        tuple([Step(text(s["kernel"], "kernel"), sizes(s["storages"], "storages"), sizes(s["written"], "written"),
+                    *[sizes(s.get(name, ()), name) for name in ("where", "unless")]) for s in steps]),
         _places(facts["inputs"]), _places(facts["params"]), _places(facts["outputs"]),
         size(facts["arena_bytes"], "arena_bytes"),
     )  # fmt: skip

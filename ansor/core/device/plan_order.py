@@ -29,7 +29,7 @@ class StepLike(Protocol):
     """A step of `network_plan`."""
 
     @property
-    def storages(self) -> tuple[int, ...]: ...
+    def used(self) -> tuple[int, ...]: ...
     @property
     def written(self) -> tuple[int, ...]: ...
 
@@ -49,13 +49,13 @@ def require_order(plan: PlanLike) -> None:
     One whose parts are written one by one lives from the first of these on, and what is read of it was written.
     """
     whole = [s if found.of is None else found.of for s, found in enumerate(plan.storages)]
-    last = {whole[s]: k for k, step in enumerate(plan.steps) for s in step.storages}
+    last = {whole[s]: k for k, step in enumerate(plan.steps) for s in step.used}
     alive: set[int] = set()
     written: dict[int, list[Span]] = {}
     for k, step in enumerate(plan.steps):
-        inside = {whole[s] for s in step.storages if plan.storages[whole[s]].kind == "arena"}
+        inside = {whole[s] for s in step.used if plan.storages[whole[s]].kind == "arena"}
         begun = {whole[s] for s in step.written} & inside
-        read = [s for s in set(step.storages) - set(step.written) if whole[s] in inside]
+        read = [s for s in set(step.used) - set(step.written) if whole[s] in inside]
         unwritten = [s for s in read if not _covers(written.get(whole[s], []), _span(plan, s))]
         law = f"step {k} reads memory that no step before it wrote"
         require(not unwritten, GraphError, "plan", law, storages=sorted(unwritten))

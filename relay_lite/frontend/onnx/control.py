@@ -1,29 +1,44 @@
-"""If, Loop and Scan, whose course must be known when the model is read: a branch is taken, a body is written out.
+"""If, Loop and Scan.
 
-`Inline` enters a graph with expressions for its inputs and gives those of its outputs.
+What is known when the model is read is taken then: the branch of a known condition, the few trips of a loop.  All else
+becomes nodes of the graph: branches, and loops of as many steps as there are trips; where trips end earlier than that,
+the rest of them does nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...ir.nodes import Expr
-from .emit import call, concatenate, const, reshape, value_of
+import numpy as np
+
+from ...ir.errors import GraphError
+from ...ir.loops import branch as branch_of
+from ...ir.loops import loop as loop_of
+from ...ir.nodes import Array, Constant, Expr, Var, tensor_type
+from ...ir.types import TensorType
+from ...ir.visit import free_vars, is_op
+from .emit import binary, call, cast, concatenate, const, reshape, transpose, value_of
 from .model import OnnxGraph
 from .node import Node
 from .select import pick
 
-Inline: TypeAlias = Callable[[OnnxGraph, Sequence[Expr]], list[Expr]]
-MOST_STEPS = 1024
+MOST_WRITTEN, FEW = 1024, 2
+"""Trips that are written out at most, and those that always are."""
+MOST_STEPS = 1 << 16
+RUNS = "when the model runs"
 
 
-def branch(node: Node, inline: Inline) -> list[Expr]:
-    """If: the results of the branch that a known condition takes."""
-    both = {name: _graph(node, name) for name in ("then_branch", "else_branch")}
-    made = inline(both["then_branch" if node.scalar(0) else "else_branch"], [])
-    node.require(len(made) == len(node.outputs), "the branch needs one result an output", results=len(made))
-    return made
+@dataclass(frozen=True)
+class Scope:
+    """Where a node stands: `enter` gives the outputs of a graph for its inputs, `nodes` all that is there before."""
+
+    enter: Callable[[OnnxGraph, Sequence[Expr]], list[Expr]]
+    nodes: Callable[[], set[Expr]]
+
+
+Control: TypeAlias = Callable[[Node, Scope], list[Expr]]
 
 
 def _graph(node: Node, name: str) -> OnnxGraph:
@@ -33,91 +48,313 @@ def _graph(node: Node, name: str) -> OnnxGraph:
     return graph
 
 
-def loop(node: Node, inline: Inline) -> list[Expr]:
-    """Loop: the body once a trip, whose conditions must all be known; last states, then stacked results."""
-    body = _graph(node, "body")
-    trips, state = node.scalar(0), [node.input(i) for i in range(2, len(node.inputs))]
-    going = True if node.optional(1) is None else bool(node.scalar(1))
-    node.require(
-        len(body.inputs) == len(state) + 2, "the body needs trip, condition and states", inputs=len(body.inputs)
-    )
-    rows: list[list[Expr]] = []
-    while going and (trips is None or len(rows) < trips):
-        node.require(len(rows) < MOST_STEPS, f"at most {MOST_STEPS} trips are written out")
-        step = const(len(rows), "int64"), const(True, "bool")
-        outputs = inline(body, [*step, *state])
-        node.require(len(outputs) > len(state), "the body needs a condition and states", outputs=len(outputs))
-        verdict = value_of(outputs[0])
-        node.require(verdict is not None and verdict.size == 1, "the condition must be known in every trip")
-        assert verdict is not None
-        going, state, rows = bool(verdict), outputs[1 : 1 + len(state)], [*rows, outputs[1 + len(state) :]]
-    scans = len(body.outputs) - 1 - len(state)
-    node.require(rows or not scans, "a loop of no trip has no results to stack")
-    return [*state, *(_stacked([row[k] for row in rows], 0) for k in range(scans))]
+def _fixed(*found: Expr | None) -> str:
+    """What to do about values that are not known."""
+    names = [v.name for e in found if e is not None for v in free_vars(e)]
+    return f"give an input that it follows from a fixed value, as in --fix {names[0] if names else 'INPUT'}=VALUE"
+
+
+# ------------------------------------------------------------------------------------------------------------ branches
+
+
+def branch(node: Node, scope: Scope) -> list[Expr]:
+    """If: the results of the branch that a known condition takes; else of both, of which one is taken later."""
+    both = [_graph(node, name) for name in ("then_branch", "else_branch")]
+    condition = node.input(0)
+    node.require(condition.dtype == "bool" and np.prod(condition.shape) == 1, "the condition must be one bool",
+                 condition=str(condition.type))  # fmt: skip
+    if node.known(0) is not None:
+        made = scope.enter(both[0 if node.scalar(0) else 1], [])
+    else:
+        made = _either(node, scope, reshape(condition, ()), both)
+    node.require(len(made) == len(node.outputs), "the branch needs one result an output", results=len(made))
+    return made
+
+
+def _either(node: Node, scope: Scope, condition: Expr, graphs: Sequence[OnnxGraph]) -> list[Expr]:
+    before, law = scope.nodes(), f"its condition is known only {RUNS}, then both branches"
+    before.add(condition)
+    try:
+        then, otherwise = (scope.enter(graph, []) for graph in graphs)
+    except GraphError as error:
+        raise GraphError(
+            f"{node}: {law} are compiled, of which one cannot be ({error}); {_fixed(condition)}"
+        ) from error
+    types = [[str(e.type) for e in way] for way in (then, otherwise)]
+    tensors = all(isinstance(e.type, TensorType) for e in (*then, *otherwise))
+    law = f"{law} must give tensors of equal dtypes and shapes; {_fixed(condition)}"
+    node.require(types[0] == types[1] and tensors, law, then=types[0], otherwise=types[1])
+    return branch_of(condition, then, otherwise, before)
+
+
+# --------------------------------------------------------------------------------------------------------------- loops
+
+
+class _Unknown(GraphError):
+    """A loop whose condition is not known."""
+
+
+Run: TypeAlias = Callable[[Sequence[Expr], Sequence[Expr]], tuple[Sequence[Expr], Sequence[Expr]]]
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """So many steps: `run` takes slices of `sliced` and states, and gives new states, then results of the step."""
+
+    run: Run
+    sliced: Sequence[Expr]
+    states: Sequence[Expr]
+    count: int
+    backwards: bool = False
+
+    def as_node(self) -> tuple[list[Expr], list[Expr]]:
+        """The last states, and the results along a new first axis, in the order of the slices, of a loop.
+
+        Raises GraphError for what is no loop, and for one whose results are known.
+        """
+        known = self._courses()
+        free = [k for k in range(len(self.states)) if k not in known]
+        moving = {k: v[:-1] for k, v in known.items() if any(not np.array_equal(x, v[0]) for x in v[1:-1])}
+
+        def step(slices: Sequence[Expr], before: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+            rows, cut = [reshape(x, x.shape[1:]) for x in slices], len(self.sliced)
+            now: dict[int, Expr] = {k: Constant(v[0]) for k, v in known.items()}
+            now |= dict(zip([*moving, *free], [*rows[cut:], *before], strict=True))
+            after, made = self.run(rows[:cut], [now[k] for k in range(len(self.states))])
+            if not free and all(value_of(e) is not None for e in made):
+                raise GraphError("loop: what is known is no loop")
+            return [after[k] for k in free], [call("expand_dims", e, axis=0) for e in made]
+
+        tables = [Constant(np.stack(v[:: -1 if self.backwards else 1])) for v in moving.values()]
+        given = [self.states[k] for k in free]
+        last, every = loop_of(step, [*self.sliced, *tables], given, self.count, self.backwards)
+        end: dict[int, Expr] = {k: Constant(v[-1]) for k, v in known.items()} | dict(zip(free, last, strict=True))
+        return [end[k] for k in range(len(self.states))], every
+
+    def _courses(self) -> dict[int, list[Array]]:
+        """The values, before every step and after the last one, of the states that do not depend on others."""
+        first = {k: value for k, e in enumerate(self.states) if (value := value_of(e)) is not None}
+        while first and self.count <= MOST_WRITTEN:
+            found = {k: [value] for k, value in first.items()}
+            for t in range(self.count):
+                states = [Constant(found[k][-1]) if k in found else _variable(e) for k, e in enumerate(self.states)]
+                after, _ = self.run(self.slices(t, _variable), states)
+                lost = [k for k in found if value_of(after[k]) is None or after[k].type != self.states[k].type]
+                if lost:
+                    first = {k: value for k, value in first.items() if k not in lost}
+                    break
+                for k in found:
+                    found[k].append(np.asarray(value_of(after[k])))
+            else:
+                return found
+        return {}
+
+    def slices(self, step: int, unknown: Callable[[Expr], Expr] | None = None) -> list[Expr]:
+        """Those of a step, without their first axis; what `unknown` gives in the place of those that are not known."""
+        at = self.count - 1 - step if self.backwards else step
+        rows = [x if unknown is None or value_of(x) is not None else unknown(x) for x in self.sliced]
+        return [_slice(x, 0, at) for x in rows]
+
+    def written(self) -> tuple[list[Expr], list[Expr]]:
+        """What `as_node` gives, of steps that are written out one after the other."""
+        states, made = list(self.states), list[Sequence[Expr]]()
+        for step in range(self.count):
+            after, results = self.run(self.slices(step), states)
+            states, made = list(after), [*made, results]
+        ordered = made[:: -1 if self.backwards else 1]
+        return states, [_stacked([row[k] for row in ordered], 0) for k in range(len(made[0]))]
+
+
+def _variable(e: Expr) -> Expr:
+    return Var("unknown", tensor_type(e))
 
 
 def _stacked(parts: Sequence[Expr], axis: int) -> Expr:
     return concatenate([call("expand_dims", part, axis=axis) for part in parts], axis)
 
 
-def scan(node: Node, inline: Inline) -> list[Expr]:
+def _slice(x: Expr, axis: int, at: int) -> Expr:
+    return reshape(pick(x, {axis: range(at, at + 1)}), (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def loop(node: Node, scope: Scope) -> list[Expr]:
+    """Loop: the body once a trip; last states, then stacked results."""
+    body, states = _graph(node, "body"), [node.input(i) for i in range(2, len(node.inputs))]
+    law = "the body needs trip, condition and states"
+    node.require(len(body.inputs) == len(states) + 2, law, inputs=len(body.inputs))
+    trips, going = node.optional(0), node.optional(1)
+    if any(e is not None and node.known(k) is None for k, e in enumerate((trips, going))):
+        return _ending(node, scope, body, states)
+    count = node.scalar(0)
+    if going is not None and not node.scalar(1):
+        count = 0
+    if count is not None and FEW < count <= MOST_STEPS:
+        try:
+            last, made = _trips(node, scope, body, states, int(count)).as_node()
+            return [*last, *made]
+        except GraphError:
+            pass  # it is written out, which says what is wrong
+    try:
+        return _written(node, scope, body, states, count)
+    except _Unknown:
+        return _ending(node, scope, body, states)
+
+
+def _trips(node: Node, scope: Scope, body: OnnxGraph, states: Sequence[Expr], count: int) -> _Steps:
+    """The trips of a loop whose condition stays true."""
+
+    def run(slices: Sequence[Expr], before: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+        going, after, made = _trip(node, scope, body, [*slices, const(True, "bool"), *before])
+        if not value_of(going):
+            raise _Unknown(f"{node}: the condition must stay true")
+        return after, made
+
+    return _Steps(run, [const(np.arange(count), "int64")], states, count)
+
+
+def _trip(node: Node, scope: Scope, body: OnnxGraph, given: Sequence[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
+    """The condition, the new states and the results of one trip."""
+    outputs, states = scope.enter(body, given), len(given) - 2
+    node.require(len(outputs) > states, "the body needs a condition and states", outputs=len(outputs))
+    return outputs[0], outputs[1 : 1 + states], outputs[1 + states :]
+
+
+def _written(node: Node, scope: Scope, body: OnnxGraph, states: list[Expr], count: int | None) -> list[Expr]:
+    """The trips one after the other, as long as a condition that is known holds."""
+    going, rows = True, list[list[Expr]]()
+    while going and (count is None or len(rows) < count):
+        node.require(len(rows) < MOST_WRITTEN, f"at most {MOST_WRITTEN} trips are written out")
+        begin = const(len(rows), "int64"), const(True, "bool")
+        verdict, states, made = _trip(node, scope, body, [*begin, *states])
+        known = value_of(verdict)
+        if known is None or known.size != 1:
+            raise _Unknown(f"{node}: the condition must be known in every trip")
+        going, rows = bool(known), [*rows, made]
+    scans = len(body.outputs) - 1 - len(states)
+    node.require(rows or not scans, "a loop of no trip has no results to stack")
+    return [*states, *(_stacked([row[k] for row in rows], 0) for k in range(scans))]
+
+
+def _ending(node: Node, scope: Scope, body: OnnxGraph, states: Sequence[Expr]) -> list[Expr]:
+    """A loop whose end is known only when the model runs: as many steps as trips may be; the last ones do nothing."""
+    trips, going = node.optional(0), node.optional(1)
+    most = _most(trips)
+    what = "trip count" if trips is not None and most is None else "condition"
+    law = f"its {what} is known only {RUNS}, then its trips must have a bound that is known, of at most {MOST_STEPS}"
+    node.require(most is not None and most <= MOST_STEPS, f"{law}; {_fixed(trips, going)}", most=most)
+    law = f"how many trips there are is known only {RUNS}, and so is the length of what they stack"
+    node.require(
+        len(node.outputs) <= len(states), f"{law}; {_fixed(trips, going)}", results=len(node.outputs) - len(states)
+    )
+    before, known = scope.nodes(), value_of(trips) is not None
+
+    def step(slices: Sequence[Expr], held: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+        trip, (now, *old) = reshape(slices[0], ()), held
+        verdict, after, _ = _trip(node, scope, body, [trip, const(True, "bool"), *old])
+        law = "the states of a loop that may end early must keep their types"
+        types = [[str(e.type) for e in every] for every in (old, after)]
+        node.require(types[0] == types[1], law, before=types[0], after=types[1])
+        on = reshape(verdict, ())
+        on = on if known or trips is None else binary("logical_and", on, _below(binary("add", trip, 1), trips))
+        return branch_of(now, [on, *after], [now, *old], {*before, *slices, *held, trip}), []
+
+    begin = const(True, "bool") if going is None else reshape(going, ())
+    if trips is not None:
+        begin = binary("logical_and", begin, _below(const(0, "int64"), trips))
+    last, _ = loop_of(step, [const(np.arange(max(most or 0, 1)), "int64")], [begin, *states], max(most or 0, 1))
+    return last[1:]
+
+
+def _below(trip: Expr, trips: Expr) -> Expr:
+    return binary("less", trip, reshape(cast(trips, "int64"), ()))
+
+
+def _most(trips: Expr | None) -> int | None:
+    """The most trips that there may be: a number, or the smaller one of a number and what is not known."""
+    value = value_of(trips)
+    if value is not None:
+        return int(value.reshape(())) if value.size == 1 else None
+    if trips is None:
+        return None
+    if is_op(trips, "minimum"):
+        return min([n for e in trips.args if (n := _most(e)) is not None], default=None)
+    return _most(trips.args[0]) if is_op(trips, "reshape", "cast", "squeeze", "copy") else None
+
+
+def scan(node: Node, scope: Scope) -> list[Expr]:
     """Scan: the body once a slice of the scanned inputs; last states, then stacked results."""
     count = node.integer("num_scan_inputs")
     node.require(1 <= count < len(node.inputs) + (node.opset >= 9), "num_scan_inputs must count inputs",
                  num_scan_inputs=count)  # fmt: skip
     if node.opset < 9:
-        return _scan_batch(node, inline, count)
+        return _scan_batch(node, scope, count)
     given = [node.input(i) for i in range(len(node.inputs))]
-    return _steps(node, inline, given, count, node.integers("scan_input_directions", (0,) * count))
+    return _scanned(node, scope, given, count, node.integers("scan_input_directions", (0,) * count))
 
 
-def _scan_batch(node: Node, inline: Inline, count: int) -> list[Expr]:
+def _scan_batch(node: Node, scope: Scope, count: int) -> list[Expr]:
     """Scan of opset 8: every item of a batch (the first axis) for itself, scanned along the second."""
     node.require(node.optional(0) is None, "sequence_lens is not supported: every sequence must have all its steps")
     given = [node.input(i) for i in range(1, len(node.inputs))]
     batches = {x.shape[0] if x.shape else 0 for x in given}
     node.require(len(batches) == 1 and 0 not in batches, "the inputs must have one batch", batches=tuple(batches))
     directions = node.integers("directions", (0,) * count)
-    items = [_steps(node, inline, [_slice(x, 0, b) for x in given], count, directions) for b in range(*batches)]
+    items = [_scanned(node, scope, [_slice(x, 0, b) for x in given], count, directions) for b in range(*batches)]
     return [_stacked([item[k] for item in items], 0) for k in range(len(items[0]))]
 
 
-def _steps(node: Node, inline: Inline, given: Sequence[Expr], count: int, backwards: Sequence[int]) -> list[Expr]:
+def _scanned(node: Node, scope: Scope, given: Sequence[Expr], count: int, backwards: Sequence[int]) -> list[Expr]:
     """The steps of a scan: `count` inputs are scanned (a direction of 1: from the end), those before are states."""
     body = _graph(node, "body")
-    state, scanned = list(given[: len(given) - count]), given[len(given) - count :]
+    states, scanned = list(given[: len(given) - count]), given[len(given) - count :]
     zeros = (0,) * count
     axes = [node.axis(a, len(x.shape)) for a, x in zip(node.integers("scan_input_axes", zeros), scanned, strict=True)]
     extents = {x.shape[a] for a, x in zip(axes, scanned, strict=True)}
     law = f"the scanned axes must agree and have 1 to {MOST_STEPS} elements"
     node.require(len(extents) == 1 and 1 <= min(extents) <= MOST_STEPS, law, extents=tuple(extents))
-    rows = list[list[Expr]]()
-    for t in range(min(extents)):
-        slices = [
-            _slice(x, a, x.shape[a] - 1 - t if b else t) for x, a, b in zip(scanned, axes, backwards, strict=True)
-        ]
-        outputs = inline(body, [*state, *slices])
-        state, rows = outputs[: len(state)], [*rows, outputs[len(state) :]]
-    return [*state, *_scanned(node, rows)]
+    node.require(len(backwards) == count, f"a direction is needed of each of the {count}", directions=tuple(backwards))
+
+    def run(slices: Sequence[Expr], before: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+        outputs = scope.enter(body, [*before, *slices])
+        return outputs[: len(before)], outputs[len(before) :]
+
+    back = all(backwards)
+    rows = [_reversed(_first(x, a), 0, bool(b) != back) for x, a, b in zip(scanned, axes, backwards, strict=True)]
+    steps = _Steps(run, rows, states, min(extents), back)
+    last, made = _in_steps(node, steps)
+    return [*last, *_placed(node, made, back)]
 
 
-def _scanned(node: Node, rows: Sequence[Sequence[Expr]]) -> list[Expr]:
-    """What every step gives, stacked along the axis and in the direction that are asked for."""
-    zeros = (0,) * len(rows[0])
+def _in_steps(node: Node, steps: _Steps) -> tuple[list[Expr], list[Expr]]:
+    if steps.count > FEW:
+        try:
+            return steps.as_node()
+        except GraphError:
+            pass  # it is written out, which says what is wrong
+    node.require(steps.count <= MOST_WRITTEN, f"at most {MOST_WRITTEN} steps are written out", steps=steps.count)
+    return steps.written()
+
+
+def _placed(node: Node, made: Sequence[Expr], back: bool) -> list[Expr]:
+    """What steps gave along the first axis, along the axis and in the direction that are asked for."""
+    zeros = (0,) * len(made)
     axes, backwards = (node.integers(f"scan_output_{what}", zeros) for what in ("axes", "directions"))
     out = []
-    for k, (axis, back) in enumerate(zip(axes, backwards, strict=True)):
-        parts = [row[k] for row in (rows[::-1] if back else rows)]
-        out.append(_stacked(parts, node.axis(axis, len(parts[0].shape) + 1)))
+    for e, axis, b in zip(made, axes, backwards, strict=True):
+        rank = len(e.shape)
+        at = node.axis(axis, rank)
+        order = [*range(1, at + 1), 0, *range(at + 1, rank)]
+        out.append(transpose(_reversed(e, 0, bool(b) != back), order))
     return out
 
 
-def _slice(x: Expr, axis: int, at: int) -> Expr:
-    return reshape(pick(x, {axis: range(at, at + 1)}), (*x.shape[:axis], *x.shape[axis + 1 :]))
+def _first(x: Expr, axis: int) -> Expr:
+    """The tensor with an axis put first."""
+    return transpose(x, [axis, *[d for d in range(len(x.shape)) if d != axis]])
 
 
-CONTROL: Mapping[str, Callable[[Node, Inline], list[Expr]]] = {
-    "If": branch,
-    "Loop": loop,
-    "Scan": scan,
-}
+def _reversed(x: Expr, axis: int, wanted: bool) -> Expr:
+    return pick(x, {axis: range(x.shape[axis] - 1, -1, -1)}) if wanted else x
+
+
+CONTROL: Mapping[str, Control] = {"If": branch, "Loop": loop, "Scan": scan}

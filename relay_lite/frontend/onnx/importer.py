@@ -15,8 +15,9 @@ from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
 from ...ir.types import TensorType
 from ...ir.visit import post_order
 from .body import EXPANDED, body_of
-from .control import CONTROL
+from .control import CONTROL, Scope
 from .emit import cast, known_if_empty
+from .fixed import fixed_input
 from .imported import ComputedConstants
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
@@ -33,6 +34,7 @@ def from_onnx(
     dtype: str | Mapping[str, str] = "float32",
     opset: int | None = None,
     freeze_params: bool = True,
+    fixed: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
     """The graph of an ONNX model, and the values of its parameters by name.
 
@@ -43,10 +45,12 @@ def from_onnx(
     parameters.  The parameters of `main` are the inputs in the model's order, then the weights; its result is a tensor,
     or a tuple when the model has several outputs.  A sequence of tensors has a list of shapes in `shape`, and is a
     parameter `NAME[K]` for each; in a result its tensors follow one another.
-    An optional input is taken to be there unless `shape` says None.
+    An optional input is taken to be there unless `shape` says None.  `fixed` are values of inputs by name, which are
+    constants then and no inputs any more.
 
-    Raises GraphError for a model that cannot be read, a version outside 1 to 25, inputs that are not static, operators
-    that are not supported (all are named), and nodes that are not well formed.
+    Raises GraphError for a model that cannot be read, a version outside 1 to 25, inputs that are not static,
+    values that an input cannot have, operators that are not supported (all are named), and nodes that are not well
+    formed.
     """
     read = read_model(model)
     opsets = {**read.opsets, "": read.opsets.get("", 1) if opset is None else opset}
@@ -55,8 +59,8 @@ def from_onnx(
     graph = read.graph
     nodes = _needed(graph)
     _refuse_unsupported(nodes, opsets)
-    _check_names(graph.inputs, shape or {}, dtype)
-    given = [_input(value, shape or {}, dtype) for value in graph.inputs]
+    _check_names(graph.inputs, {**(shape or {}), **(fixed or {})}, dtype)
+    given = [_input(value, shape or {}, dtype, fixed or {}) for value in graph.inputs]
     weights = sum(array.nbytes for array in graph.initializers.values())
     walk = _Walk(opsets, {} if freeze_params else _parameters(graph), weights)
     walk.define(((v.name, e) for v, (_, e) in zip(graph.inputs, given, strict=True)), "input")
@@ -156,9 +160,13 @@ def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) 
     agrees = declared is None or len(declared) == len(extents)
     law = "the shape must have as many extents as the model's"
     require(agrees, GraphError, what, law, given=extents, declared=declared)
-    named = dtype.get(value.name) if isinstance(dtype, Mapping) else None
-    kind = named or value.dtype or (dtype if isinstance(dtype, str) else "float32")
+    kind = _dtype(value, dtype)
     return Var(value.name, TensorType(tuple(int(d) for d in extents if d is not None and not isinstance(d, str)), kind))
+
+
+def _dtype(value: OnnxInput, dtype: str | Mapping[str, str]) -> str:
+    named = dtype.get(value.name) if isinstance(dtype, Mapping) else None
+    return named or value.dtype or (dtype if isinstance(dtype, str) else "float32")
 
 
 def _agree(declared: Sequence[int | str | None] | None, extents: Sequence[Any] | None) -> bool:
@@ -168,8 +176,13 @@ def _agree(declared: Sequence[int | str | None] | None, extents: Sequence[Any] |
     return all(not isinstance(d, int) or d == e for d, e in zip(declared, extents, strict=True))
 
 
-def _input(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) -> tuple[list[Var], Expr | None]:
+def _input(
+    value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str], fixed: Mapping[str, Any]
+) -> tuple[list[Var], Expr | None]:
     """The variables of an input, one a tensor, and its value in the dtype that the model computes with."""
+    if value.name in fixed:
+        known = fixed_input(fixed[value.name], value, shape.get(value.name), value.dtype or _dtype(value, dtype))
+        return [], known_if_empty(known)
     if value.optional and value.name in shape and shape[value.name] is None:
         return [], None
     if not value.sequence:
@@ -268,7 +281,8 @@ class _Walk:
     def expression(self, node: OnnxNode, asked: Node) -> Expr | Sequence[Expr]:
         """The outputs of a node."""
         if node.op in CONTROL:
-            return CONTROL[node.op](asked, lambda graph, values: self.inline(asked, graph, values))
+            scope = Scope(lambda graph, values: self.inline(asked, graph, values), self.nodes)
+            return CONTROL[node.op](asked, scope)
         if node.op in EXPANDED:
             return converted_wide(lambda wide: self.expanded(node, wide), asked)
         converter = find(node.op, self.opsets)
@@ -281,13 +295,22 @@ class _Walk:
         _refuse_unsupported(nodes, self.opsets)
         node.require(len(values) == len(graph.inputs), "the body needs one value an input", inputs=len(graph.inputs))
         outside, dropped = dict(self.scope), dict(self.dropped)
-        self.define(((v.name, e) for v, e in zip(graph.inputs, values, strict=True)), "input")
-        self.define(self.weights(graph), "initializer")
-        for inner in nodes:
-            self.convert(inner)
-        made = [self.read(name, str(node)) for name in graph.outputs]
-        self.scope, self.dropped = outside, dropped
-        return made
+        try:
+            self.define(((v.name, e) for v, e in zip(graph.inputs, values, strict=True)), "input")
+            self.define(self.weights(graph), "initializer")
+            for inner in nodes:
+                self.convert(inner)
+            return [self.read(name, str(node)) for name in graph.outputs]
+        finally:
+            self.scope, self.dropped = outside, dropped
+
+    def nodes(self) -> set[Expr]:
+        """All nodes of the graph so far."""
+        found: set[Expr] = set()
+        for e in self.scope.values():
+            if e is not None:
+                found.update(post_order(e, found.__contains__))
+        return found
 
     def expanded(self, node: OnnxNode, asked: Node) -> list[Expr]:
         """The outputs of an operator that ONNX defines by a body, whose names are its own."""

@@ -118,6 +118,9 @@ def recurrent(kind: Kind) -> Callable[[Node], list[Expr]]:
         layout, direction = node.integer("layout", 0), node.text("direction", "forward")
         node.require(direction in DIRECTIONS, f"direction is one of {', '.join(DIRECTIONS)}", direction=direction)
         node.require(layout in (0, 1), "layout must be 0 or 1", layout=layout)
+        node.require(
+            len(node.input(0).shape) == 3, "an input of steps, batch and size is needed", X=node.input(0).shape
+        )
         x = transpose(node.input(0), (1, 0, 2)) if layout else node.input(0)
         runs = [_run(node, kind, x, d, back) for d, back in enumerate(DIRECTIONS[direction])]
         every = concatenate([call("expand_dims", r[0], axis=1) for r in runs], 1)
