@@ -115,15 +115,18 @@ def of_onnx(model: onnx.ModelProto, arrays: Sequence[Array]) -> Iterator[tuple[s
     yield "constants", [np.asarray(x) for x in _list(run_graph(from_onnx(known)[0]["main"], []))]
 
 
-def node_model(op: str, arrays: Sequence[Array], outputs: int = 1, opset: int = 18, **attrs: Any) -> onnx.ModelProto:
-    """A model of one node, whose inputs are like `arrays`."""
+def node_model(
+    op: str, arrays: Sequence[Array], outputs: int = 1, opset: int = 18, domain: tuple[str, int] = ("", 0), **attrs: Any
+) -> onnx.ModelProto:
+    """A model of one node, whose inputs are like `arrays`; of another domain, of a version of it."""
     names = [f"x{k}" for k in range(len(arrays))]
     kinds = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in arrays]
     inputs = [helper.make_tensor_value_info(n, t, a.shape) for n, t, a in zip(names, kinds, arrays, strict=True)]
     outs = [f"y{k}" for k in range(outputs)]
-    node = helper.make_node(op, names, outs, **attrs)
+    node = helper.make_node(op, names, outs, domain=domain[0], **attrs)
     graph = helper.make_graph([node], "graph", inputs, [onnx.ValueInfoProto(name=y) for y in outs])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(*domain)] if domain[0] else [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def compiled(module: relay.IRModule, arrays: Sequence[Array]) -> list[Array]:

@@ -115,7 +115,6 @@ CONVERTERS: Converters = {
     "Tanh": {6: unary("tanh")},
     "Softplus": {1: softplus},
     "Gelu": {20: gelu},
-    "com.microsoft::Gelu": {1: gelu},
     "Softmax": {1: softmax_flat("nn.softmax"), 13: softmax("nn.softmax")},
     "LogSoftmax": {1: softmax_flat("nn.log_softmax"), 13: softmax("nn.log_softmax")},
 }

@@ -16,10 +16,11 @@ from ...ir.types import TensorType
 from ...ir.visit import post_order
 from .body import EXPANDED, body_of
 from .control import CONTROL, Scope
+from .domains import instead_of, newest_of
 from .emit import cast, known_if_empty
 from .fixed import fixed_input
 from .imported import ComputedConstants
-from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
+from .model import NO_TEXT, SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
 from .stored import converted_wide
 from .table import IGNORED, find
@@ -35,6 +36,7 @@ def from_onnx(
     opset: int | None = None,
     freeze_params: bool = True,
     fixed: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
     """The graph of an ONNX model, and the values of its parameters by name.
 
@@ -46,7 +48,8 @@ def from_onnx(
     or a tuple when the model has several outputs.  A sequence of tensors has a list of shapes in `shape`, and is a
     parameter `NAME[K]` for each; in a result its tensors follow one another.
     An optional input is taken to be there unless `shape` says None.  `fixed` are values of inputs by name, which are
-    constants then and no inputs any more.
+    constants then and no inputs any more.  `outputs`: names of values that are asked for, of any node, in place of the
+    model's outputs; what they do not depend on is not read.
 
     Raises GraphError for a model that cannot be read, a version outside 1 to 25, inputs that are not static,
     values that an input cannot have, operators that are not supported (all are named), and nodes that are not well
@@ -56,7 +59,7 @@ def from_onnx(
     opsets = {**read.opsets, "": read.opsets.get("", 1) if opset is None else opset}
     law = f"opsets {OPSETS.start} to {OPSETS.stop - 1} are supported"
     require(opsets[""] in OPSETS, GraphError, SUBJECT, law, opset=opsets[""])
-    graph = read.graph
+    graph = read.graph if outputs is None else _with_outputs(read.graph, outputs)
     nodes = _needed(graph)
     _refuse_unsupported(nodes, opsets)
     _check_names(graph.inputs, {**(shape or {}), **(fixed or {})}, dtype)
@@ -75,6 +78,16 @@ def from_onnx(
         declared = "; ".join([f"{v.name}: {v.shape}" for v in graph.inputs if v.name in other])
         raise GraphError(f"{error}; the model declares other shapes, {declared}") from error
     return _main(walk, graph, [v for variables, _ in given for v in variables])
+
+
+def _with_outputs(graph: OnnxGraph, outputs: Sequence[str]) -> OnnxGraph:
+    """The graph with other outputs, each of which a node of it gives."""
+    law = "`outputs` are names of what nodes give, such as the model's own"
+    listed = not isinstance(outputs, str) and len(outputs) > 0
+    require(listed, GraphError, SUBJECT, f"{law}, {graph.outputs}", outputs=outputs)
+    unknown = [name for name in outputs if not any(name in node.outputs for node in graph.nodes)]
+    require(not unknown, GraphError, SUBJECT, f"{law}, {graph.outputs}", unknown=unknown)
+    return replace(graph, outputs=tuple(outputs))
 
 
 def _main(walk: _Walk, graph: OnnxGraph, inputs: Sequence[Var]) -> tuple[IRModule, dict[str, Array]]:
@@ -116,6 +129,7 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
         if not is_read(node.op, opsets):
             missing.setdefault(node.op, []).append(repr(node.name))
     found = ", ".join(f"{op} ({_some(names)})" for op, names in sorted(missing.items()))
+    found += "".join([f"; {op}: {instead}" for op in sorted(missing) if (instead := instead_of(op))])
     require(not missing, GraphError, SUBJECT, f"these operators of opset {opsets['']} are not supported: {found}")
 
 
@@ -126,8 +140,9 @@ def is_read(op: str, opsets: Mapping[str, int]) -> bool:
     """
     if op not in CONTROL and op not in EXPANDED and find(op, opsets) is None:
         return False
-    if "::" in op:
-        return True
+    domain, _, name = op.rpartition("::")
+    if domain:
+        return (definition(name, opsets.get(domain, 1), domain) or 0) <= newest_of(domain)
     holds, opset = definition(op, opsets[""]) or 0, opsets[""]
     return holds in range(1, NEWEST[op] + 1) and (opset >= OLDEST_FORMS or definition(op, OLDEST_FORMS) == holds)
 
@@ -229,7 +244,8 @@ class _Walk:
             self.scope[name] = e
 
     def weights(self, graph: OnnxGraph) -> Iterable[tuple[str, Expr]]:
-        """Initializers as constants or parameters."""
+        """Initializers as constants or parameters; those of strings are only refused where they are read."""
+        self.dropped.update({name: f"which holds strings: {NO_TEXT}" for name in graph.texts})
         for name, array in graph.initializers.items():
             variable = self.parameters.get(name)
             if variable is None:
@@ -260,9 +276,10 @@ class _Walk:
         asked = Node(node.op, node.name, self.opsets[""], inputs, outputs, node.attrs, self.values)
         made = self.converted(node, asked)
         self.constants.count(made, inputs, f"ONNX {node}")
-        self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
-        for index, name in enumerate(outputs[len(made) :], len(made)):
-            self.dropped[name] = f"but output {index} of {node} is not supported"
+        lacking = {k: f"output {k} of {node} is not supported" for k in range(len(made), len(outputs))} | asked.lacking
+        given = [(name, e) for k, (name, e) in enumerate(zip(outputs, made, strict=False)) if name and k not in lacking]
+        self.define(given, f"output of {node}")
+        self.dropped.update({outputs[k]: f"but {why}" for k, why in lacking.items() if k < len(outputs)})
 
     def converted(self, node: OnnxNode, asked: Node) -> list[Expr]:
         """What the converter of a node makes of it; an error names the node."""

@@ -24,6 +24,7 @@ from ...ir.errors import GraphError
 from ...ir.nodes import Array
 
 SUBJECT = "ONNX model"
+NO_TEXT = "only numbers are computed, so encode texts before the model, and ask for outputs of numbers by `outputs`"
 _NAMES = {
     "float": "float32", "double": "float64", "float4e2m1": "float4_e2m1fn", "float8e4m3fn": "float8_e4m3fn",
     "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz",
@@ -65,12 +66,16 @@ class OnnxNode:
 
 @dataclass(frozen=True, eq=False)
 class OnnxGraph:
-    """Inputs (without those that are initializers), initializers, nodes in order, names of the outputs."""
+    """Inputs (without those that are initializers), initializers, nodes in order, names of the outputs.
+
+    `texts` are the names of initializers that hold strings.
+    """
 
     inputs: tuple[OnnxInput, ...]
     initializers: Mapping[str, Array]
     nodes: tuple[OnnxNode, ...]
     outputs: tuple[str, ...]
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +141,12 @@ def _graph(onnx: Any, graph: Any) -> OnnxGraph:
     sparse = len(graph.sparse_initializer)
     require(sparse == 0, GraphError, SUBJECT, "sparse initializers are not supported", count=sparse)
     _require_once("initializer", [_text(t.name) for t in graph.initializer])
-    initializers = {_text(t.name): _array(onnx, t, f"initializer {t.name!r}") for t in graph.initializer}
-    inputs = tuple(_input(onnx, value) for value in graph.input if _text(value.name) not in initializers)
+    text, numbers = onnx.TensorProto.STRING, [t for t in graph.initializer if t.data_type != onnx.TensorProto.STRING]
+    texts = tuple(_text(t.name) for t in graph.initializer if t.data_type == text)
+    initializers = {_text(t.name): _array(onnx, t, f"initializer {t.name!r}") for t in numbers}
+    inputs = tuple(_input(onnx, v) for v in graph.input if _text(v.name) not in (*initializers, *texts))
     nodes = tuple(node_of(onnx, node) for node in graph.node)
-    return OnnxGraph(inputs, initializers, nodes, tuple(_text(o.name) for o in graph.output))
+    return OnnxGraph(inputs, initializers, nodes, tuple(_text(o.name) for o in graph.output), texts)
 
 
 def _require_once(what: str, names: Sequence[str], subject: str = SUBJECT) -> None:
@@ -198,13 +205,18 @@ def _attribute(onnx: Any, attr: Any, what: str) -> Any:
         onnx.AttributeProto.FLOAT: lambda: float(attr.f),
         onnx.AttributeProto.INT: lambda: int(attr.i),
         onnx.AttributeProto.STRING: lambda: attr.s.decode("utf-8", "replace"),
-        onnx.AttributeProto.TENSOR: lambda: _array(onnx, attr.t, f"{what}, attribute {attr.name!r}"),
+        onnx.AttributeProto.TENSOR: lambda: _numbers(onnx, attr.t, f"{what}, attribute {attr.name!r}"),
         onnx.AttributeProto.GRAPH: lambda: _graph(onnx, attr.g),
         onnx.AttributeProto.FLOATS: lambda: tuple(float(v) for v in attr.floats),
         onnx.AttributeProto.STRINGS: lambda: tuple(v.decode("utf-8", "replace") for v in attr.strings),
         onnx.AttributeProto.INTS: lambda: tuple(int(v) for v in attr.ints),
     }
     return kinds.get(attr.type, lambda: None)()
+
+
+def _numbers(onnx: Any, tensor: Any, what: str) -> Array | None:
+    """The values of a tensor; None for one of strings, which only what reads it refuses."""
+    return None if tensor.data_type == onnx.TensorProto.STRING else _array(onnx, tensor, what)
 
 
 def _array(onnx: Any, tensor: Any, what: str) -> Array:
@@ -233,11 +245,11 @@ def is_default(node: OnnxNode, name: str, opsets: Mapping[str, int]) -> bool:
     return default is not None and bool(default == node.attrs[name])
 
 
-def definition(op: str, opset: int) -> int | None:
+def definition(op: str, opset: int, domain: str = "") -> int | None:
     """The version of the definition of an operator that holds at an opset; None when there is none."""
     onnx = package()
     try:
-        return int(onnx.defs.get_schema(op, opset).since_version)
+        return int(onnx.defs.get_schema(op, opset, domain).since_version)
     except onnx.defs.SchemaError:
         return None
 
@@ -260,6 +272,7 @@ def dtype_name(code: int, what: str) -> str:
     onnx = package()
     known = code in onnx.TensorProto.DataType.values() and code != onnx.TensorProto.UNDEFINED
     require(known, GraphError, what, "an ONNX element type is needed", code=code)
+    require(code != onnx.TensorProto.STRING, GraphError, what, NO_TEXT, dtype="string")
     word = str(onnx.TensorProto.DataType.Name(code)).lower()
     name = _NAMES.get(word, word)
     require(name in DTYPES, GraphError, what, f"dtypes are {', '.join(DTYPES)}", dtype=word)

@@ -23,7 +23,8 @@ class Node:
     """A node of the model: `inputs` are None where absent, `outputs` are the names of what it gives.
 
     `parameters` holds the values of inputs that are parameters of the graph and not constants, by id.  `asked` collects
-    the inputs (by index) and the attributes (by name) that a converter asks for; others it would ignore.
+    the inputs (by index) and the attributes (by name) that a converter asks for; others it would ignore.  `lacking`
+    says of outputs by index why they cannot be given, as part of a sentence; what a converter gives there is not read.
     """
 
     op: str
@@ -34,6 +35,7 @@ class Node:
     attrs: Mapping[str, Any]
     parameters: Mapping[int, Array]
     asked: set[int | str] = field(default_factory=set)
+    lacking: dict[int, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"ONNX {self.op} {self.name!r}"

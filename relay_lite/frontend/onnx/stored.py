@@ -26,6 +26,9 @@ def converted_wide(converter: Converter, node: Node) -> Expr | Sequence[Expr]:
     narrow = {_at(given, k): e.dtype for k, e in enumerate(node.inputs) if e is not None and _narrow(e)}
     found = converter(wide)
     outputs = [found] if isinstance(found, Expr) else list(found)
+    if not made:  # nobody says which outputs have whose type: floats, as wide as they were computed
+        kind = next(iter(narrow.values()))
+        return [cast(e, kind) if e.dtype == accumulated(kind) else e for e in outputs]
     return [cast(e, narrow.get(_at(made, k), e.dtype)) for k, e in enumerate(outputs)]
 
 
