@@ -15,15 +15,15 @@ pytest.importorskip("onnx")
 import onnx.parser
 
 import relay_lite as relay
+from codegen_cuda.driver.compile import available_compilers
 from relay_lite.frontend import from_onnx
-from relay_lite.frontend.onnx.fixed import fixed_from_text
 from relay_lite.ir.control import Branch, Loop
-from relay_lite.ir.errors import GraphError
 from relay_lite.ir.nodes import Control, Expr
 from relay_lite.ir.reference import run
 from relay_lite.ir.visit import post_order
 from relay_lite.transform.select_branches import SelectBranches
 from tests.nonempty import nonempty
+from tests.relay_lite.test_build_cuda import TARGET, emulate
 
 try:
     import onnxruntime
@@ -112,7 +112,7 @@ def _products(m: Array, x: Array, w: Array) -> Sequence[Array]:
     return [x]
 
 
-def _nested(n: Array, x: Array, w: Array, v: Array) -> Sequence[Array]:
+def nested(n: Array, x: Array, w: Array, v: Array) -> Sequence[Array]:
     if n == 16000:
         return [np.tanh(x.astype("float64") @ w), np.array(1)]
     return [np.maximum(x.astype("float64") @ v, 0), np.array(2)] if n == 8000 else [x, np.array(3)]
@@ -189,7 +189,7 @@ CASES = {
                             o = MatMul(x, v) z3 = Relu(o) k3 = Constant<value_int = 2>() },
                         else_branch = e2 () => (float[3,4] z4, int64 k4) {
                             z4 = Identity(x) k4 = Constant<value_int = 3>() }> }> }""",
-        _nested,
+        nested,
         numbers([16000, 8000, 1], (3, 4), (4, 4), (4, 4)),
         (Branch,),
     ),
@@ -367,119 +367,19 @@ def test_control_flow(name: str) -> None:
                 np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5, err_msg=f"{who}, output {k}")
 
 
-# --------------------------------------------------------------------------------------------------------------- fixed
-
-
-def test_an_input_that_is_fixed_is_a_constant() -> None:
-    """No input any more, and no branch is left."""
-    model, rng = model_of(CASES["branches inside of branches"].text), np.random.default_rng(0)
-    x, w, v = f32(rng, 3, 4), f32(rng, 4, 4), f32(rng, 4, 4)
-    for value in (16000, 8000, 3, np.array(8000), np.array(16000, "int32")):
-        graph, _ = from_onnx(model, fixed={"n": value})
-        assert [p.name for p in graph["main"].params] == ["x", "w", "v"] and not kinds_of(graph["main"].body)
-        for got, want in nonempty(zip(run(graph, [x, w, v]), _nested(np.array(value), x, w, v), strict=True)):
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-
-
+@pytest.mark.long
+@pytest.mark.skipif(not available_compilers() or shutil.which("g++") is None, reason="no CUDA compiler, or no g++")
 @pytest.mark.parametrize(
-    ("fixed", "law"),
-    [
-        ({"m": 1}, "inputs are 'n', 'x', 'w', 'v', got unknown=.'m'"),
-        ({"n": 16000.5}, "ONNX input 'n': the fixed value must be one of int64, got value=16000.5"),
-        ({"n": 2**64}, "ONNX input 'n': the value|ONNX input 'n': the fixed value must be one of int64"),
-        ({"n": [1, 2]}, r"ONNX input 'n': the fixed value must have its shape, got value=\(2,\) declared=\(\)"),
-        ({"x": 1.0}, r"ONNX input 'x': the fixed value must have its shape, got value=\(\) declared=\(3, 4\)"),
-        ({"n": "16000"}, "ONNX input 'n': the value of a tensor of numbers can be fixed"),
-        ({"n": True, "x": np.ones((3, 4), complex)}, "ONNX input 'x': the value of a tensor of numbers can be fixed"),
-    ],
+    "name", ["branches inside of branches", "a trip count that has a bound", "a branch in every step"]
 )
-def test_values_that_an_input_cannot_have(fixed: Any, law: str) -> None:
-    with pytest.raises(GraphError, match=law):
-        from_onnx(model_of(CASES["branches inside of branches"].text), fixed=fixed)
-
-
-def test_numbers_for_floats_bools_and_one_element() -> None:
-    text = """g (bool[1] c, float[1,1] s, float[N] x) => (float[N] z) {
-        y = If (c) <then_branch = t () => (float[1,1] a) { a = Neg(s) },
-                    else_branch = e () => (float[1,1] b) { b = Exp(s) }>
-        f = Flatten<axis = 0>(y) q = Squeeze(f) z = Mul(x, q) }"""
-    given = np.array([1, 2], "float32")
-    graph, _ = from_onnx(model_of(text), fixed={"c": 1, "s": 0.1, "x": [1, 2]})
-    np.testing.assert_allclose(run(graph, []), given * -0.1, rtol=1e-6)
-    graph, _ = from_onnx(model_of(text), shape={"x": (2,)}, fixed={"c": False, "s": 3})
-    np.testing.assert_allclose(run(graph, [given]), given * np.exp(3), rtol=1e-6)
-    with pytest.raises(GraphError, match=r"the fixed value must be one of bool, got value=.2"):
-        from_onnx(model_of(text), shape={"x": (2,)}, fixed={"c": 2})
-    with pytest.raises(GraphError, match=r"the fixed value must be one of float32, got value=..1e"):
-        from_onnx(model_of(text), shape={"x": (2,)}, fixed={"s": 1e300})
-
-
-def test_values_as_text() -> None:
-    assert fixed_from_text(["sr=16000", "f=1,-0.5", "on=true", "a=b=inf"]) == {
-        "sr": 16000, "f": [1, -0.5], "on": True, "a=b": float("inf"),
-    }  # fmt: skip
-    for bad in (["sr"], ["=1"], ["a=1", "a=2"], ["a=one"], ["a="]):
-        with pytest.raises(GraphError, match="--fix: an input and its value are needed, once each"):
-            fixed_from_text(bad)
-
-
-REFUSED = {
-    "other shapes": (
-        """g (bool c, float[3,4] x) => (float[N,M] z) {
-            z = If (c) <then_branch = t () => (float[3,4] a) { a = Neg(x) },
-                else_branch = e () => (float[4,3] b) { b = Transpose(x) }> }""",
-        "If 'z': its condition is known only when the model runs, then both branches must give tensors of equal "
-        "dtypes and shapes; give an input that it follows from a fixed value, as in --fix c=VALUE",
-    ),
-    "a branch that cannot be": (
-        """g (bool c, float[3,4] x) => (float[3,4] z) {
-            z = If (c) <then_branch = t () => (float[3,4] a) { a = Neg(x) },
-                else_branch = e () => (float[3,4] b) { s = Constant<value_ints = [5]>() b = Reshape(x, s) }> }""",
-        "one cannot be .*Reshape.*as in --fix c=VALUE",
-    ),
-    "no bound": (
-        """g (int64 m, float[3] x) => (float[3] y) {
-            y = Loop (m, , x) <body = b (int64 i, bool go, float[3] s) => (bool go2, float[3] t) {
-                go2 = Identity(go) t = Neg(s) }> }""",
-        "Loop 'y': its trip count is known only when the model runs, then its trips must have a bound that is known, "
-        "of at most 65536; give an input that it follows from a fixed value, as in --fix m=VALUE",
-    ),
-    "no trip count": (
-        """g (bool c, float[3] x) => (float[3] y) {
-            y = Loop (, c, x) <body = b (int64 i, bool go, float[3] s) => (bool go2, float[3] t) {
-                go2 = Identity(go) t = Neg(s) }> }""",
-        "Loop 'y': its condition is known only when the model runs, .*--fix c=VALUE",
-    ),
-    "results of unknown length": (
-        """g (bool c, float[3] x) => (float[3] y, float[N,3] r) {
-            m = Constant<value_int = 5>()
-            y, r = Loop (m, c, x) <body = b (int64 i, bool go, float[3] s) => (bool go2, float[3] t, float[3] u) {
-                go2 = Identity(go) t = Neg(s) u = Identity(s) }> }""",
-        "Loop 'y': how many trips there are is known only when the model runs, and so is the length of what they stack",
-    ),
-    "states that grow": (
-        """g (bool c, float[1] x) => (float[N] y) {
-            m = Constant<value_int = 5>()
-            y = Loop (m, c, x) <body = b (int64 i, bool go, float[1] s) => (bool go2, float[2] t) {
-                go2 = Identity(go) t = Concat<axis = 0>(s, s) }> }""",
-        "the states of a loop that may end early must keep their types",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_known(name: str) -> None:
-    text, law = REFUSED[name]
-    with pytest.raises(GraphError, match=law) as found:
-        from_onnx(model_of(text))
-    assert "\n" not in str(found.value)
-
-
-def test_states_that_grow_in_trips_that_are_known() -> None:
-    """They are no loop of the graph, and are written out."""
-    text = """g (float[1] x) => (float[8] y) {
-        m = Constant<value_int = 3>()
-        y = Loop (m, , x) <body = b (int64 i, bool go, float[N] s) => (bool go2, float[M] t) {
-            go2 = Identity(go) n = Neg(s) t = Concat<axis = 0>(s, n) }> }"""
-    graph, _ = from_onnx(model_of(text))
-    np.testing.assert_array_equal(run(graph, [np.ones(1, "float32")]), [1, -1, -1, 1, -1, 1, 1, -1])
+def test_control_flow_on_the_emulator(name: str) -> None:
+    """Both ways of every branch are computed, on memory full of NaN, and one is selected."""
+    case = CASES[name]
+    graph, _ = from_onnx(model_of(case.text))
+    library = relay.build(graph, TARGET)
+    assert not any(step.where or step.unless for step in library.plan.steps)
+    names = [v.name for v in graph["main"].params]
+    for arrays in nonempty(case.inputs(np.random.default_rng(1))):
+        got = emulate(library, dict(zip(names, arrays, strict=True)))
+        for a, b in nonempty(zip(got, case.want(*arrays), strict=True)):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
