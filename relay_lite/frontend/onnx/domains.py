@@ -18,6 +18,8 @@ from .node import Converters
 
 FOLDERS: Mapping[str, str] = {"ai.onnx.ml": "ml", "com.microsoft": "microsoft"}
 """By domain the folder of its operators."""
+ADOPTED: Mapping[str, str] = {"SimplifiedLayerNormalization": "com.microsoft"}
+"""What onnxruntime writes as operators of ONNX's default domain, which does not have them, and whose they are."""
 
 
 @lru_cache(maxsize=8)

@@ -16,7 +16,7 @@ from ...ir.types import TensorType
 from ...ir.visit import post_order
 from .body import EXPANDED, body_of
 from .control import CONTROL, Scope
-from .domains import instead_of, newest_of
+from .domains import ADOPTED, instead_of, newest_of
 from .emit import cast, known_if_empty
 from .fixed import fixed_input
 from .imported import ComputedConstants
@@ -141,6 +141,7 @@ def is_read(op: str, opsets: Mapping[str, int]) -> bool:
     if op not in CONTROL and op not in EXPANDED and find(op, opsets) is None:
         return False
     domain, _, name = op.rpartition("::")
+    domain = domain or ADOPTED.get(op, "")
     if domain:
         return (definition(name, opsets.get(domain, 1), domain) or 0) <= newest_of(domain)
     holds, opset = definition(op, opsets[""]) or 0, opsets[""]

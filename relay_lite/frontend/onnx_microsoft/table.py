@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..onnx.activation import gelu
 from ..onnx.node import Converters
+from . import activation, norm, products, quantized
 
 NEWEST = 1
 """The newest version of the domain whose definitions were read."""
@@ -13,4 +13,9 @@ NEWEST = 1
 INSTEAD: Mapping[str, str] = {}
 """What to do about operators that are not read."""
 
-CONVERTERS: Converters = {"Gelu": {1: gelu}}
+CONVERTERS: Converters = {
+    **activation.CONVERTERS,
+    **norm.CONVERTERS,
+    **products.CONVERTERS,
+    **quantized.CONVERTERS,
+}
