@@ -143,9 +143,12 @@ def ends(dtype: str, source: str) -> tuple[str, str, str, str]:
 
 
 def _saturated(name: str, dtype: str, t: str) -> str:
-    """The integer nearest to `x` without its fraction; 0 for NaN."""
+    """The integer nearest to `x` without its fraction; 0 for NaN.
+
+    Between -1 and 1 nothing is converted: gcc 12 makes `truncf(x)` of `(float)(int)x`, which is -0.0 for -0.5.
+    """
     least, most, low, above = ends(dtype, FLOAT_OF[name])
-    return f"return x >= {above} ? {most} : x <= {low} ? {least} : x == x ? ({t})x : 0;"
+    return f"return x >= {above} ? {most} : x <= {low} ? {least} : x * x >= 1 ? ({t})x : 0;"
 
 
 _BIT_CALLS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^", "index_xor": "^"}

@@ -1,0 +1,42 @@
+"""A float cast to an integer and back: what had a fraction only is 0.0, not -0.0, whatever compilers know of casts.
+
+The oracle is Python's `int`, cut to the ends of the dtype.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+import te_lite as te
+
+from .everywhere import of_vectors, same_bits
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+NUMBERS = [-0.5, -0.0, 0.0, 0.5, -0.999, 0.999, -1.0, 1.0, -1.5, 1.5, -2.75, 7.99, math.nan, math.inf, -math.inf, 1e-40]
+
+
+def whole(x: float, dtype: str) -> int:
+    """`x` without its fraction; the end of the dtype beyond it, and 0 for NaN."""
+    ends = np.iinfo(dtype)
+    if math.isnan(x):
+        return 0
+    return int(ends.max if x > ends.max else ends.min if x < ends.min else int(x))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("given", ["float16", "float32", "float64"])
+def test_there_and_back(given: str, dtype: str) -> None:
+    x = np.array([*NUMBERS, *np.random.default_rng(3).normal(0, 1, 16)], given)
+    want = np.array([whole(float(v), dtype) for v in x], dtype)
+    with np.errstate(over="ignore"):
+        back = want.astype(given)
+    for who, got in of_vectors(lambda a: te.cast(given, te.cast(dtype, a)), [x]):
+        same_bits(got, back, f"{dtype} of {given}, {who}")
+    for who, got in of_vectors(lambda a: te.const(1.0, given) / te.cast(given, te.cast(dtype, a)), [x]):
+        with np.errstate(divide="ignore"):
+            same_bits(got, np.array(1, given) / back, f"1 / {dtype} of {given}, {who}")
