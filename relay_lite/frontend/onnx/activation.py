@@ -6,7 +6,7 @@ from math import prod, sqrt
 
 from ...ir.nodes import Expr
 from .elementwise import unary
-from .emit import add, call, div, minimum, mul, reshape, sub
+from .emit import add, binary, call, const, div, minimum, mul, reshape, sub
 from .node import Converter, Converters, Node
 
 
@@ -36,8 +36,19 @@ def selu(node: Node) -> Expr:
     return mul(_elu(node.input(0), alpha), node.number("gamma", 1.0507009873554805))
 
 
+def celu(node: Node) -> Expr:
+    """Celu: x where positive, else alpha (exp(x / alpha) - 1)."""
+    x, alpha = node.input(0), node.number("alpha", 1.0)
+    node.require(alpha > 0, "alpha must be positive", alpha=alpha)
+    return _elu_of(x, div(minimum(x, 0), const(alpha, x.dtype)), alpha)
+
+
 def _elu(x: Expr, alpha: float) -> Expr:
-    return add(call("nn.relu", x), mul(less_one(minimum(x, 0)), alpha))
+    return _elu_of(x, minimum(x, 0), alpha)
+
+
+def _elu_of(x: Expr, low: Expr, alpha: float) -> Expr:
+    return add(call("nn.relu", x), mul(less_one(low), alpha))
 
 
 def less_one(x: Expr) -> Expr:
@@ -59,7 +70,16 @@ def softplus(node: Node) -> Expr:
 
 def soft_plus(x: Expr) -> Expr:
     """log(1 + exp(x)); no exponential of a positive number is taken, so nothing overflows."""
-    return add(call("nn.relu", x), call("log", add(call("exp", call("negative", call("abs", x))), 1)))
+    return add(call("nn.relu", x), log_of_more(call("exp", call("negative", call("abs", x)))))
+
+
+def log_of_more(x: Expr) -> Expr:
+    """log(1 + x) of what is from 0 to 1: what rounding took from 1 + x is put back by a quotient."""
+    more = add(x, 1)
+    left = sub(more, 1)
+    small = binary("equal", left, 0)
+    kept = call("where", small, const(1, x.dtype), left)
+    return call("where", small, x, mul(call("log", more), binary("divide", x, kept)))
 
 
 def soft_sign(x: Expr) -> Expr:
@@ -110,6 +130,7 @@ CONVERTERS: Converters = {
     "PRelu": {7: prelu},
     "Elu": {6: elu},
     "Selu": {6: selu},
+    "Celu": {12: celu},
     "Sigmoid": {6: unary("sigmoid")},
     "HardSigmoid": {6: hard_sigmoid},
     "Tanh": {6: unary("tanh")},

@@ -12,7 +12,7 @@ from ...ir.nodes import Expr, Tuple
 from .model import OnnxGraph, OnnxInput, OnnxModel, OnnxNode, dtype_code, node_of, package
 
 EXPANDED = (
-    "AffineGrid", "BlackmanWindow", "CastLike", "Celu", "CenterCropPad", "HammingWindow", "HannWindow", "HardSwish",
+    "AffineGrid", "BlackmanWindow", "CastLike", "CenterCropPad", "HammingWindow", "HannWindow", "HardSwish",
     "Mish", "NegativeLogLikelihoodLoss", "RMSNormalization", "RotaryEmbedding", "SequenceMap", "Shrink",
     "SoftmaxCrossEntropyLoss", "Softsign", "Swish", "ThresholdedRelu",
 )  # fmt: skip

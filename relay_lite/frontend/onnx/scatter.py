@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 
 from te_lite.expr.expr import FLOATS
+from te_lite.expr.reduction import greatest, least
 
 from ...ir.nodes import Array, Expr
 from .emit import add, binary, broadcast_to, call, const, mul, reshape, sub, transpose, value_of
@@ -129,8 +130,8 @@ def _neutral(reduction: str, dtype: str) -> float:
     """What a reduction makes no difference with."""
     if reduction in ("sum", "prod"):
         return float(reduction == "prod")
-    low, high = (-np.inf, np.inf) if dtype in FLOATS else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return low if reduction == "max" else high
+    end = least if reduction == "max" else greatest
+    return float(end(dtype).value) if dtype in FLOATS else int(end(dtype).value)
 
 
 def scatter_elements(node: Node) -> Expr:

@@ -24,10 +24,11 @@ def gather(node: Node) -> Expr:
 
 
 def gather_elements(node: Node) -> Expr:
-    """GatherElements: one index for every element of the result, along `axis`."""
-    x = node.input(0)
+    """GatherElements: one index for every element of the result, along `axis`; other axes may end before the data's."""
+    x, where = node.input(0), node.input(1)
     axis = node.axis(node.integer("axis", 0), len(x.shape))
-    return call("gather", x, _indices(node, 1, x.shape[axis]), axis=axis)
+    cut = {a: range(m) for a, (n, m) in enumerate(zip(x.shape, where.shape, strict=False)) if a != axis and m < n}
+    return call("gather", pick(x, cut) if cut else x, _indices(node, 1, x.shape[axis]), axis=axis)
 
 
 def _indices(node: Node, index: int, extent: int) -> Expr:
@@ -37,7 +38,14 @@ def _indices(node: Node, index: int, extent: int) -> Expr:
     if known is not None:
         inside = known.size == 0 or (-extent <= known.min() and known.max() < extent)
         node.require(inside, f"indices must be in -{extent} to {extent - 1}", indices=known.reshape(-1)[:8].tolist())
-        return const(np.where(known < 0, known + extent, known), "int32")
+    return _from_start(indices, known, extent)
+
+
+def _from_start(indices: Expr, known: Array | None, extent: int) -> Expr:
+    """Indices as int32, negative ones counted from the end."""
+    if known is not None:
+        whole = np.where(known < 0, known + extent, known)
+        return const(np.clip(whole, -1, extent), "int32")
     indices = narrow(indices)
     return call("where", binary("less", indices, 0), add(indices, extent), indices)
 
@@ -186,14 +194,17 @@ def _repeated(node: Node, x: Expr, widths: Pairs, mode: Literal["reflect", "wrap
 
 
 def one_hot(node: Node) -> Expr:
-    """OneHot: a new axis of `depth`, the second value of `values` at the index and the first elsewhere."""
+    """OneHot: a new axis of `depth`, the second value of `values` at the index and the first elsewhere.
+
+    Of an index outside of the axis there is the first value only.
+    """
     depth, values = node.scalar(1), node.value(2)
     node.require(values is not None and values.shape == (2,) and depth is not None, "depth and two values are needed")
     assert isinstance(values, np.ndarray)
     node.require(depth == depth // 1, "depth must be an integer", depth=depth)
     rank = len(node.input(0).shape) + 1
     hot = [const(v, str(values.dtype)) for v in (values[1], values[0])]
-    return call("one_hot", _indices(node, 0, int(depth)), *hot, depth=int(depth),
+    return call("one_hot", _from_start(node.input(0), node.known(0), int(depth)), *hot, depth=int(depth),
                 axis=node.axis(node.integer("axis", -1), rank), dtype=str(values.dtype))  # fmt: skip
 
 
