@@ -6,24 +6,23 @@ Many tensors are put together a few at a time: one kernel of all would ask for e
 
 from __future__ import annotations
 
+from te_lite.topi.transform import MOST_PARTS
+
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, Tuple
 from ..ir.visit import is_op, rewrite
 from ..op.annotation import stop_fusion
 from .sequential import Pass, acts_on
 
-MOST_PARTS = 32
-"""Tensors that one kernel puts together."""
-
 
 @acts_on("concatenate", "stack", "nn.conv2d_transpose")
 def Legalize() -> Pass:  # a class in TVM, and written like one
-    """The pass; level 1."""
+    """The pass; level 0."""
 
     def run(function: Function) -> Function:
         return rewrite(function, _legal)
 
-    return Pass("Legalize", 1, (), run)
+    return Pass("Legalize", 0, (), run)
 
 
 def _moved(x: Expr, src: str, dst: str) -> Expr:

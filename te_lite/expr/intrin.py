@@ -10,8 +10,7 @@ from .expr import Expr, ExprLike, binary, call, logical_and, logical_or
 
 def _unary(func: str) -> Callable[[ExprLike], Expr]:
     def apply(x: ExprLike) -> Expr:
-        law = f"it is for elements; of a whole tensor write topi.{func}(x)"
-        require(not callable(x), ExprError, func, law, got=x)
+        require(not callable(x), ExprError, func, f"it is for elements; of a whole tensor write topi.{func}(x)", got=x)
         return call(func, x)
 
     apply.__name__ = apply.__qualname__ = func

@@ -213,5 +213,4 @@ def _note_write(place: ActiveLanes, mem: Memory, level: Level, addr: Value, mask
     writers[addr] = me
     twice = writers[addr] != me
     if twice.any():
-        law = f"{level.name} lanes write the same element"
-        place.fault(law, twice, mask, mem.buffer, addr % mem.buffer.size)
+        place.fault(f"{level.name} lanes write the same element", twice, mask, mem.buffer, addr % mem.buffer.size)

@@ -48,8 +48,7 @@ class ComputeAt(Step):
         require(not state.access.is_output(self.stage), ScheduleError, subject, "an output is computed at root")
         require(not stage.op.scans, ScheduleError, subject, SCAN_LAW)
         ok = 0 <= self.target_iter < len(target.leaf)
-        law = f"{target.op.name} has {len(target.leaf)} loops"
-        require(ok, ScheduleError, subject, law, loop=self.target_iter)
+        require(ok, ScheduleError, subject, f"{target.op.name} has {len(target.leaf)} loops", loop=self.target_iter)
         attach = Attach(self.target, target.leaf[self.target_iter], len(state.steps))
         return state.with_stage(self.stage, _placed(_forget_extents(stage), ATTACHED, attach))
 

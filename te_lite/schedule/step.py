@@ -187,8 +187,7 @@ def _flag(value: Any, where: str) -> bool:
 
 
 def _text(value: Any, where: str) -> str:
-    ok = isinstance(value, str) and len(value) <= 200
-    require(ok, RecordError, where, "a short text is needed", got=value)
+    require(isinstance(value, str) and len(value) <= 200, RecordError, where, "a short text is needed", got=value)
     return str(value)
 
 

@@ -82,8 +82,7 @@ def _broadcast(name: str, f: Scalar) -> Broadcast:
 
 def _scalar(value: Any, what: str) -> Any:
     value = python_number(value)
-    ok = isinstance(value, Expr | int | float)
-    require(ok, ExprError, what, operands_law(value), got=type(value).__name__)
+    require(isinstance(value, Expr | int | float), ExprError, what, operands_law(value), got=type(value).__name__)
     return value
 
 

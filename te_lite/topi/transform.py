@@ -12,6 +12,9 @@ from ..expr.expr import Expr, ExprLike, binary, cast, compare, const, if_then_el
 from .tag import INJECTIVE
 from .utils import ax_compute, get_const_tuple, normal_axis, ravel, resolve_shape, same_rank, unravel
 
+MOST_PARTS = 32
+"""Tensors of one stage that puts tensors together: it asks for each element which one it is of."""
+
 
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """Insert `num_newaxis` dimensions of 1 before `axis`, counted in the result when negative (`T_expand_dims`)."""
@@ -67,8 +70,10 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     rest = {t.shape[:at] + t.shape[at + 1 :] for t in tensors}
     require(len(rest) == 1, ExprError, "concatenate", "the other dimensions must agree",
             shapes=[t.shape for t in tensors])  # fmt: skip
-    first = tensors[0].shape
-    shape = (*first[:at], sum(t.shape[at] for t in tensors), *first[at + 1 :])
+    if len(tensors) > MOST_PARTS:
+        groups = [tensors[k : k + MOST_PARTS] for k in range(0, len(tensors), MOST_PARTS)]
+        return concatenate([concatenate(group, at) for group in groups], at)
+    shape = (*tensors[0].shape[:at], sum(t.shape[at] for t in tensors), *tensors[0].shape[at + 1 :])
 
     def element(*i: Expr) -> Expr:
         position, out = i[at], tensors[0][i]
@@ -83,8 +88,10 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Join tensors of equal shape along a new dimension (`T_stack`)."""
     at = normal_axis(axis, same_rank(tensors, "stack") + 1, "stack")
-    equal = len({t.shape for t in tensors}) == 1
-    require(equal, ExprError, "stack", "all shapes must be equal", shapes=[t.shape for t in tensors])
+    shapes = [t.shape for t in tensors]
+    require(len(set(shapes)) == 1, ExprError, "stack", "all shapes must be equal", shapes=shapes)
+    if len(tensors) > MOST_PARTS:
+        return concatenate([stack(tensors[k : k + MOST_PARTS], at) for k in range(0, len(tensors), MOST_PARTS)], at)
     shape = (*tensors[0].shape[:at], len(tensors), *tensors[0].shape[at:])
 
     def element(*i: Expr) -> Expr:
