@@ -31,7 +31,7 @@ class Offer:
     `name`: what users call it; `where`: its module in the folder, and the function; `priority`: offers are taken in
     this order, on which the draws of a search depend; `on`: the only processors that it is for; `sums`: it is for
     computations with reductions alone; `also`: extensions that it needs beside those of its folder; `alone`: of default
-    programs, where there are some, no others are tried.
+    programs, where there are some, no others are tried; `dtype`: that of the sums that it is for.
     """
 
     name: str
@@ -41,10 +41,11 @@ class Offer:
     sums: bool = False
     also: tuple[str, ...] = ()
     alone: bool = False
+    dtype: str = ""
 
     def applies(self, computation: Any, gpu: bool) -> bool:
         """Whether it may have something for a `Computation`, on a GPU or not; this costs no import."""
-        there = not self.sums or any(op.reduce_axis for op in computation.ops)
+        there = not self.sums or any(op.reduce_axis and self.dtype in ("", op.dtype) for op in computation.ops)
         there = there and not any(op.scans for op in computation.ops)
         return there and self.on in ("", GPU if gpu else CPU)
 
@@ -109,14 +110,13 @@ EXTENSIONS: tuple[Extension, ...] = (
             Offer("joined_rows", "joined_rows:joined_row_sketches", 70, CPU, True),
             Offer("joined_columns", "joined_rows:joined_column_sketches", 80, CPU, True),
             Offer("shared_panels", "shared_panels:shared_panel_sketches", 90, CPU, True),
+            Offer("byte_products", "byte_products:byte_product_sketches", 230, CPU, True, dtype="int32"),
         ),
+        (Offer("byte_product", "byte_products:byte_product_states", 40, CPU, True, alone=True, dtype="int32"),),
     ),
     Extension("winograd", ("cpu_kernels",), (Offer("winograd", "winograd:winograd_sketches", 100, "", True),)),
     Extension("windows", ("cpu_kernels",), (Offer("windows", "windows:window_sketches", 110, CPU, True),)),
-    Extension(
-        "shared_tiles", ("analysis",),
-        (Offer("padded_shared", "padded_shared:padded_sketches", 120, GPU),),
-    ),
+    Extension("shared_tiles", ("analysis",), (Offer("padded_shared", "padded_shared:padded_sketches", 120, GPU),)),
     Extension(
         "pipeline", ("analysis",),
         (
@@ -161,8 +161,7 @@ EXTENSIONS: tuple[Extension, ...] = (
         (Letters("SWZ", "steps:Swizzled", "s[C].swizzle"),),
     ),
     Extension(
-        "attention", ("tensor_core", "online"),
-        (Offer("attention", "attention:attention_sketches", 220, GPU, True),),
+        "attention", ("tensor_core", "online"), (Offer("attention", "attention:attention_sketches", 220, GPU, True),)
     ),
     Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10),)),
     Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20),)),

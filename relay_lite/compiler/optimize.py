@@ -44,6 +44,7 @@ from ..transform import (
     TurnProducts,
 )
 from ..transform.batch_slices import BatchSlices
+from ..transform.byte_products import ByteProducts
 from ..transform.fuse_attention import DTYPES
 from ..transform.loop import PlaceLoopResults, WholeLoops, has_control, share_groups, with_constants_inside
 from ..transform.moments import Moments
@@ -80,6 +81,7 @@ def pipeline(target: Target) -> Pass:
         where_needed(SimplifyInference, rows),
         EliminateCommonSubexpr(),
         FoldConstant(),
+        *([where_needed(ByteProducts)] if target.kind.name == "c" else []),
         where_needed(FoldScaleAxis),
         SimplifyExpr(),
         where_needed(CanonicalizeCast),

@@ -23,7 +23,8 @@ def _product_type(types: Sequence[Type], attrs: Attrs, ndim: int, what: str, tur
     rank(b, ndim, what)
     total = dtype_of(attrs["out_dtype"], a.dtype, what)
     factors(a, total, what)
-    same_dtype([a, b], what)
+    if not (total == "int32" and {a.dtype, b.dtype} == {"int8", "uint8"}):
+        same_dtype([a, b], what)
     rows, depth = a.shape[-2:][::-1] if turned[0] else a.shape[-2:]
     b_depth, columns = b.shape[-2:][::-1] if turned[1] else b.shape[-2:]
     require(depth == b_depth, GraphError, what, "the inner extents must agree", a=a.shape, b=b.shape)

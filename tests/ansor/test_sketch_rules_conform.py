@@ -25,6 +25,13 @@ def _halves(m: int, n: int, k: int) -> list[Tensor]:
     return [a, b, topi.nn.dense(a, b, out_dtype="float32")]
 
 
+def _bytes(n: int, m: int, k: int) -> list[Tensor]:
+    """A product of unsigned by signed bytes, scaled."""
+    a, b = te.placeholder((n, k), "uint8", name="a"), te.placeholder((m, k), "int8", name="b")
+    product = topi.nn.dense(a, b, out_dtype="int32")
+    return [a, b, te.compute((n, m), lambda i, j: product[i, j].astype("float32") * 0.5, name="scaled")]
+
+
 SMALL: dict[str, ComputeDAG] = {
     "matmul": ComputeDAG(sketch_cases.matmul(12, 20, 16)),
     "primes": ComputeDAG(sketch_cases.matmul(13, 11, 7)),
@@ -40,6 +47,7 @@ SMALL: dict[str, ComputeDAG] = {
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
     "broad": ComputeDAG(sketch_cases.matmul(400, 400, 5)),
     "halves": ComputeDAG(_halves(24, 20, 16)),
+    "bytes": ComputeDAG(_bytes(6, 20, 64)),
     "long": ComputeDAG(sketch_cases.softmax(1, 16400)),
     "tile": ComputeDAG(sketch_cases.matmul(60, 63, 17)),
     "panel": ComputeDAG(sketch_cases.matmul(33, 40, 34)),
@@ -93,6 +101,7 @@ EXTRA = {
     ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
     ("c", "joined_rows"): ("image",), ("c", "joined_columns"): ("pixels",),
     ("c", "packed_read"): ("wide",), ("c", "micro_kernel"): ("wide",), ("c", "winograd"): ("by axis",),
+    ("c", "byte_products"): ("bytes",),
     ("c", "windows"): ("window",), ("c", "shared_panels"): ("broad",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),
     ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",), ("c", "rows"): ("softmax",),

@@ -85,6 +85,9 @@ SOUND: dict[str, tuple[tuple[Expr, ...], dict[str, Any]]] = {
     "gather_nd": ((f(9, 9, 2), i(2, 3)), {}),
     "variance": ((f(2, 3), f(1, 1)), {}),
     "moments": ((f(2, 3),), {"axis": (1,)}),
+    "sort_with_positions": ((f(2, 3),), {"axis": 1}),
+    "cumsum": ((f(2, 3),), {"axis": 1}),
+    "cumprod": ((f(2, 3),), {"axis": 0}),
 }  # fmt: skip
 
 

@@ -303,12 +303,3 @@ def test_a_branch_that_shapes_decide_is_taken(extent: int) -> None:
     module = compare(b.model(b.add("Add", *outs)), b.feeds)
     taken = "squeeze" if extent == 1 else "negative"
     assert operators(module) == ["abs", taken, taken, "add"]
-
-
-def test_a_branch_that_data_decide_is_refused() -> None:
-    b = Builder(13)
-    x, c = b.input((2,)), b.input((), np.bool_)
-    infos = [helper.make_tensor_value_info("inner", 1, None)]
-    graph = helper.make_graph([helper.make_node("Neg", [x], ["inner"])], "g", [], infos)
-    with pytest.raises(GraphError, match=r"ONNX If 'If_\d': input 0 must be known"):
-        from_onnx(b.model(b.add("If", c, then_branch=graph, else_branch=graph)))

@@ -57,7 +57,7 @@ INSTEAD: dict[str, tuple[Callable[[], Any], str]] = {
     "s.normalize": (lambda: te.create_schedule(C.op).normalize(), "s has no 'normalize'; it has"),
     "te.var": (lambda: te.var("n"), "make a computation for each size"),
     "te.div": (lambda: te.div(A[0, 0], 2.0), r"write a / b of floats, te.truncdiv\(a, b\) of integers"),
-    "te.scan": (lambda: te.scan(A, A, A), "a shape is needed, then lambda before, i: before + x[i]"),
+    "te.scan": (lambda: te.scan(A, A, A), r"a shape is needed, then lambda before, i: before \+ x\[i\]"),
     "te.extern": (lambda: te.extern(), "is no operation here"),
     "ComputeDAG(schedule)": (lambda: ansor.ComputeDAG(te.create_schedule(C.op)), "a list of tensors is needed"),
     "with Target": (with_a_target, r"give it to what needs it, as in SearchTask\(func, args, target=target\)"),

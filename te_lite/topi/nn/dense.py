@@ -39,7 +39,8 @@ def matmul(
         return reduction.sum(cast(dtype, a) * cast(dtype, b), axis=k)
 
     tag = "dense" if name == "T_matmul_NT" else "matmul"
-    product = compute((rows, columns), element, name, tag, {"layout_free_placeholders": [tensor_b]})
+    free = [tensor_b] if tensor_a.dtype == tensor_b.dtype else []  # bytes by bytes are read along the terms
+    product = compute((rows, columns), element, name, tag, {"layout_free_placeholders": free})
     if bias is None:
         return product
     require(bias.shape == (columns,), ExprError, name, "the bias must be a vector of N elements", bias=bias.shape)
