@@ -79,8 +79,7 @@ class Extension:
 EXTENSIONS: tuple[Extension, ...] = (
     Extension("analysis"),
     Extension(
-        "axes",
-        steps=(Letters("RIX", "steps:Reindex", "s.reindex"), Letters("JAX", "steps:JoinAxes", "s.join_axes")),
+        "axes", steps=(Letters("RIX", "steps:Reindex", "s.reindex"), Letters("JAX", "steps:JoinAxes", "s.join_axes"))
     ),
     Extension(
         "online",
@@ -97,10 +96,8 @@ EXTENSIONS: tuple[Extension, ...] = (
     Extension("injective", ("analysis",), (Offer("injective", "injective:injective_sketches", 20),)),
     Extension(
         "rows", ("analysis", "online"),
-        (
-            Offer("rows", "rules:row_program_sketches", 30, "", True),
-            Offer("long_rows", "long_rows:long_row_sketches", 40, GPU, True),
-        ),
+        (Offer("rows", "rules:row_program_sketches", 30, "", True),
+         Offer("long_rows", "long_rows:long_row_sketches", 40, GPU, True)),
     ),
     Extension(
         "cpu_kernels", ("analysis", "axes"),
@@ -133,14 +130,10 @@ EXTENSIONS: tuple[Extension, ...] = (
     Extension("skinny", (SPLIT,), (Offer("skinny", "skinny:skinny_sketches", 140, GPU, True),)),
     Extension(
         "register_tiles", (SPLIT, SHARED, "pipeline"),
-        (
-            Offer("register_tiles", "register_tiles:register_tile_sketches", 190, GPU, True),
-            Offer("sliced_tiles", "sliced_tiles:sliced_sketches", 200, GPU, True),
-        ),
-        (
-            Offer("convolution_tiles", "convolution_tiles:convolution_states", 10, GPU, True, alone=True),
-            Offer("product_tiles", "product_programs:large_product_states", 20, GPU, True),
-        ),
+        (Offer("register_tiles", "register_tiles:register_tile_sketches", 190, GPU, True),
+         Offer("sliced_tiles", "sliced_tiles:sliced_sketches", 200, GPU, True)),
+        (Offer("convolution_tiles", "convolution_tiles:convolution_states", 10, GPU, True, alone=True),
+         Offer("product_tiles", "product_programs:large_product_states", 20, GPU, True)),
     ),
     Extension(
         "tensor_core", (SPLIT, "pipeline", "axes"),

@@ -29,7 +29,7 @@ from ..schedule.loop_value import split_strides
 from ..schedule.region import Linear, LoopAtom, start_span, start_step
 from ..schedule.state import FuseRel, SplitRel, Stage
 from .bounds import Bounds
-from .index_span import IndexTuples, first_step, index_span
+from .index_span import IndexTuples, first_step, index_span, values_at_most
 from .loop_scope import LoopKey
 from .nest import Loop, Nest
 from .reads import Form
@@ -58,7 +58,10 @@ def contiguous_run(spans: Sequence[Value], sizes: Sequence[Value]) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What an access reaches: `elements`, gaps included, of which `run` lie side by side; one has `element` bytes."""
+    """What an access reaches: `elements`, gaps included but those of dilated windows, of which `run` lie side by side.
+
+    One has `element` bytes.
+    """
 
     elements: Value
     run: Value
@@ -93,6 +96,8 @@ class BufferAccess:
     def reach(self, axes: Sequence[Value]) -> Reach:
         """What is reached meanwhile."""
         spans = self.spans(axes)
+        if self.forms is not None:
+            spans = tuple([smaller(n, values_at_most(f, axes)) for n, f in zip(spans, self.forms, strict=True)])
         return Reach(product(spans), contiguous_run(spans, self.shape), self.element)
 
     def elements(self, axes: Sequence[Value]) -> Value:

@@ -1,6 +1,7 @@
 """From axes to indices: what the index of a read does while the axes of its reader run; ints, floats and lanes alike.
 
     index_span       how far it reaches, from the smallest value to the largest (analytical models)
+    values_at_most   how many values it takes, with the gaps of its smallest step (analytical models)
     span_at_least    the same, but what is not sure counts one value (the estimate of shared memory)
     IndexTuples      how many different values the indices of several reads take, the axes beginning at 0 (features)
     first_step       how far it moves when axes go from 0 to their first steps (analytical models)
@@ -52,6 +53,16 @@ def form_axes(form: Form) -> set[int]:
 def index_span(form: Form, axes: Sequence[Any], size: Any) -> Any:
     """How many values an index reaches over, at most `size`, while the axes reach over `axes` values each."""
     return smaller(_span(form, axes, sure=False), size)
+
+
+def values_at_most(form: Form, axes: Sequence[Any]) -> Any:
+    """How many values an index takes at most: the terms of a dilated window lie apart, and what is between is not met.
+
+    Of its smallest step the gaps count, too: lines of a cache hold them.
+    """
+    if not isinstance(form, Affine) or not form.terms:
+        return UNKNOWN_SPAN
+    return math.prod([axes[a] for a, _ in form.terms]) * min(abs(c) for _, c in form.terms)
 
 
 def span_at_least(form: Form, axes: Sequence[Any]) -> Any:
