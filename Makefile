@@ -110,6 +110,8 @@ fuzz: $(VENV)/.installed
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --graphs
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --asks
+	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --wide
+	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --models --batch 4
 	$(RUN) -m tests.vta_sim.random_programs --seeds $(SEEDS)
 
 bench: $(VENV)/.installed

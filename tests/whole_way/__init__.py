@@ -12,9 +12,12 @@ batch.py          some DAGs from beginning to end, in one process
 farm.py           many batches in processes with a time limit
 shrink.py         the smallest description that still fails in the same way
 totals.py         what was run so far, in a committed file
-graphs.py         the same for random networks
+network.py, network_oracle.py, network_run.py   the same for random networks of relay_lite
+model.py          what a random ONNX model is; model_draw.py, draw_rows.py, draw_moves.py, drawing.py draw it
+model_oracle.py   what it means, of onnx_elements.py, onnx_rows.py, onnx_moves.py and blocks.py; model_run.py runs it
 asks.py           the first round of a search; named.py: tasks of networks by name and of ONNX models
 lanes.py          what is looked at of programs in lanes
 
-`python -m tests.whole_way --seeds 0:1000 --jobs 2` runs a range of seeds, `--graphs` networks.
+`python -m tests.whole_way --seeds 0:1000 --jobs 2` runs a range of seeds, `--wide` computations over all dtypes,
+`--models` ONNX models, `--graphs` networks.
 """

@@ -1,12 +1,14 @@
-"""`python -m tests.whole_way --seeds 0:1000 [--jobs N] [--graphs | --special | --asks] [--record]`: run, add up.
+"""`python -m tests.whole_way --seeds 0:1000 [--jobs N] [--wide | --models | --graphs | ...] [--seconds S]`: run.
 
 `--file FILE` tries one description, JSON as it is printed here, `--corpus` all that once failed.  Exits with 1 when
-something was found.  Batches run in forks of this process, which therefore runs nothing itself that makes threads.
+something was found.  With `--seconds` and `--json FILE` a part of a long run is one file.  Batches run in forks of this
+process, which therefore runs nothing itself that makes threads.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -38,9 +40,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=12, help="descriptions compiled together")
     parser.add_argument("--limit", type=float, default=90.0, help="seconds without news that make a hang")
     parser.add_argument("--special", action="store_true", help="inputs and divisors at the edges of their dtype")
+    parser.add_argument("--wide", action="store_true", help="all dtypes, mixed, running folds, results of rank 0")
+    parser.add_argument("--models", action="store_true", help="ONNX models of all dtypes")
     parser.add_argument("--graphs", action="store_true", help="networks instead of single computations")
     parser.add_argument("--asks", action="store_true", help="the first round of a search, of computations and networks")
     parser.add_argument("--onnx", type=Path, metavar="DIR", help="with --asks: the models in a folder instead of seeds")
+    parser.add_argument("--seconds", type=float, default=0.0, help="begin nothing new after so many; 0: no limit")
+    parser.add_argument("--json", type=Path, help="write what was run and found to this file")
+    parser.add_argument("--commit", help="what to call the commit in it, where git does not say")
     parser.add_argument("--record", action="store_true", help="add the result to totals.json, skip what is there")
     parser.add_argument("--shrink", type=int, default=1, help="how many findings of each sort are shrunk")
     parser.add_argument("--corpus", action="store_true", help="what once failed, instead of seeds")
@@ -53,7 +60,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
-    kind = KINDS[next((name for name in ("graphs", "special", "asks") if getattr(options, name)), "dags")]
+    kind = KINDS[
+        next((name for name in ("graphs", "special", "asks", "wide", "models") if getattr(options, name)), "dags")
+    ]
     with tempfile.TemporaryDirectory(prefix="whole_way_") as folder:
         tempfile.tempdir = folder
         try:
@@ -82,7 +91,7 @@ def run(options: argparse.Namespace, kind: Kind) -> int:
         jobs = jobs_of_models(options.onnx)
     else:
         done = totals.done(kind.name) if options.record else set()
-        jobs = [kind.job(s, kind.draw(s)) for s in seeds_of(options.seeds) if s not in done]
+        jobs = [s for s in seeds_of(options.seeds) if s not in done]
     found = report(jobs, kind, options)
     if not options.file:
         given = {job.seed: job.given for job in jobs} if options.onnx else {}
@@ -104,8 +113,13 @@ def replay_corpus(options: argparse.Namespace) -> int:
 def report(jobs: list[Any], kind: Kind, options: argparse.Namespace) -> list[tuple[Outcome, Finding]]:
     """Run the jobs and say what comes of them, on the way and in the end."""
     found: list[tuple[Outcome, Finding]] = []
-    sums, unsaved, start = totals.Sums(), totals.Sums(), time.time()
-    for n, outcome in enumerate(farm(kind.work, jobs, options.jobs, options.batch, options.limit), 1):
+    sums, unsaved, start, at = totals.Sums(), totals.Sums(), time.time(), options.commit or totals.commit()
+
+    def work(batch: list[Any], watch: Any) -> list[Outcome]:
+        return kind.work([kind.job(x, kind.draw(x)) if isinstance(x, int) else x for x in batch], watch)
+
+    outcomes = farm(work, jobs, options.jobs, options.batch, options.limit)
+    for n, outcome in enumerate(outcomes, 1):
         sums.add(outcome)
         unsaved.add(outcome)
         for finding in outcome.findings:
@@ -116,6 +130,14 @@ def report(jobs: list[Any], kind: Kind, options: argparse.Namespace) -> list[tup
             unsaved = totals.Sums()
         if n % 100 == 0 or n == len(jobs):
             print(f"{n} of {len(jobs)}: {sums.line()}, {time.time() - start:.0f} s", flush=True)
+        if options.seconds and time.time() - start > options.seconds:
+            print(f"stopped after {n} of {len(jobs)}: {sums.line()}, {time.time() - start:.0f} s", flush=True)
+            break
+    outcomes.close()
+    if options.json:
+        texts = [(outcome.seed, f"{finding.signature}: {finding.text}") for outcome, finding in found]
+        made = totals.summary(kind.name, sums, texts, time.time() - start, at)
+        options.json.write_text(json.dumps(made, indent=1) + "\n")
     for text, count in sums.refusals.most_common():
         print(f"  refused {count} times, first by seed {sums.first[text]}: {text}")
     return found

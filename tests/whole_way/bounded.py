@@ -6,14 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import ml_dtypes  # noqa: F401  (gives NumPy bfloat16)
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ORDER = ("bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
-DIGITS = {"float16": 11, "float32": 24, "float64": 53}
-LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
-SMALLEST = {"float16": 2.0**-14, "float32": 2.0**-126, "float64": 2.0**-1022}
+ORDER = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bfloat16", "float16", "float32",
+    "float64",
+)  # fmt: skip
+DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+LARGEST = {
+    "bfloat16": (2 - 2.0**-7) * 2.0**127,
+    "float16": 65504.0,
+    "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}
+SMALLEST = {"bfloat16": 2.0**-126, "float16": 2.0**-14, "float32": 2.0**-126, "float64": 2.0**-1022}
 ULPS_OF_CALLS = 8.0
+
+
+def promoted(*dtypes: str) -> str:
+    """The dtype in which operands meet: floats win, then the wider one; of the two halves it is float32."""
+    halves = {"bfloat16", "float16"} <= set(dtypes)
+    return max(dtypes if not halves else (*dtypes, "float32"), key=ORDER.index)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import te_lite as te
+import te_lite.topi
 from te_lite.expr.expr import compare
 from te_lite.expr.reduction import reduce_axis
 
@@ -23,9 +24,13 @@ def tensors(dag: Dag) -> list[te.Tensor]:
 
 
 def _compute(stage: Stage, known: dict[str, te.Tensor]) -> Any:
-    folded = [reduce_axis((0, n), name) for name, n in stage.reduce]
+    whole = [reduce_axis((0, n), name) for name, n in stage.reduce]
 
     def element(*axes: Any) -> Any:
+        folded = whole
+        if stage.extent is not None:
+            own = dict(zip([name for name, _ in stage.axes], axes, strict=True))
+            folded = [reduce_axis((0, expression(stage.extent, own, known)), stage.reduce[0][0]), *whole[1:]]
         names = [name for name, _ in (*stage.axes, *stage.reduce)]
         env = dict(zip(names, (*axes, *folded), strict=True))
         bodies = tuple([expression(e, env, known) for e in stage.body])
@@ -67,6 +72,8 @@ def expression(e: Expr, env: dict[str, Any], known: dict[str, te.Tensor]) -> Any
             return te.minimum(*args)
         case "max":
             return te.maximum(*args)
+        case "fmod":
+            return te.topi.mod(*args)
         case "<" | "<=" | ">" | ">=" | "==" | "!=" as op:
             return compare(op, *args)
     a, b = args

@@ -3,10 +3,12 @@
 An expression is a nested tuple whose first entry says what it is:
 
     ("axis", name)   ("const", value, dtype)   ("load", tensor, index ...)      an axis is an int32
-    ("+" | "-" | "*" | "/" | "//" | "%" | "min" | "max", a, b)                   "/" of integers rounds towards zero
+    ("+" | "-" | "*" | "/" | "//" | "%" | "fmod" | "min" | "max", a, b)          "/" of integers rounds towards zero
     ("<" | "<=" | ">" | ">=" | "==" | "!=", a, b)   ("and" | "or", a, b)   ("not", a)
     ("select", condition, a, b)   ("if", condition, a, b)                        "if" evaluates one branch only
     ("cast", dtype, a)   ("call", function, a ...)
+
+Operands of two dtypes meet in the wider one (docs/arithmetic.md).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Input:
     """A tensor that is given.
 
     `values` says how it is filled: "small" (integers of a few units, multiples of 1/8), "wide" (the whole range of an
-    integer dtype, several magnitudes of a float), "special" (zeros, extremes, infinities and NaN among them).
+    integer dtype, several magnitudes of a float), "special" (zeros, extremes, infinities and NaN among them), "zero".
     """
 
     name: str
@@ -39,6 +41,7 @@ class Stage:
     """An operation: `body[k]` is the element of the tensor `names[k]`; `fold` folds it over the axes `reduce`.
 
     `fold` is "" or sum, prod, max, min (one body), argmax, argmin (two: index and value); `where` leaves out points.
+    Where there is an `extent`, an expression of the axes, the first axis of `reduce` runs so far only.
     """
 
     names: tuple[str, ...]
@@ -47,6 +50,7 @@ class Stage:
     fold: str = ""
     reduce: Axes = ()
     where: Expr | None = None
+    extent: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,8 @@ def parts(e: Expr) -> Iterator[Expr]:
 
 def reads(stage: Stage) -> set[str]:
     """The tensors that a stage reads."""
-    conditions = () if stage.where is None else (stage.where,)
-    return {x[1] for e in (*stage.body, *conditions) for x in parts(e) if x[0] == "load"}
+    more = [e for e in (stage.where, stage.extent) if e is not None]
+    return {x[1] for e in (*stage.body, *more) for x in parts(e) if x[0] == "load"}
 
 
 def needed(dag: Dag) -> Dag:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from .description import Axes, Dag, Expr, Input, Stage, needed, reads
 from .indices import Indices
-from .values import DTYPES, FLOATS, WEIGHTS, Values
+from .values import FLOATS, USUAL, WIDE, Values
 
 EXTENTS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 17, 23, 32)
 MOST_POINTS = 3000
@@ -23,20 +24,32 @@ def draw(seed: int, special: bool = False) -> Dag:
     return _Drawing(np.random.default_rng([seed, int(special)]), special).dag(seed)
 
 
+def draw_wide(seed: int) -> Dag:
+    """The computation of a seed over all dtypes, operands of two of them, results of rank 0 and running folds.
+
+    Every second one has special values.
+    """
+    return _Wide(np.random.default_rng([seed, 2]), seed % 2 == 1).dag(seed)
+
+
 class _Drawing:
+    palette = USUAL
+
     def __init__(self, rng: np.random.Generator, special: bool) -> None:
         self.rng, self.special = rng, special
         self.inputs: list[Input] = []
         self.stages: list[Stage] = []
         self.tensors: Tensors = {}
-        self.main = str(rng.choice(DTYPES, p=WEIGHTS))
+        self.main = str(rng.choice(self.palette.dtypes, p=self.palette.weights))
         self.hard_names = rng.random() < 0.03
 
     def chance(self, p: float) -> bool:
         return bool(self.rng.random() < p)
 
     def dtype(self) -> str:
-        return self.main if self.chance(0.65) else str(self.rng.choice(DTYPES, p=WEIGHTS))
+        if self.chance(0.65):
+            return self.main
+        return str(self.rng.choice(self.palette.dtypes, p=self.palette.weights))
 
     def name(self, stem: str) -> str:
         fresh = [n for n in NAMES if n not in self.tensors]
@@ -74,16 +87,19 @@ class _Drawing:
         return name
 
     def add_stage(self) -> None:
-        kinds = (self.elementwise, self.elementwise, self.anywhere, self.reduction, self.reduction, self.product,
-                 self.window, self.first_best, self.pair, self.concatenation)  # fmt: skip
+        kinds = self.kinds()
         stage, dtypes = kinds[int(self.rng.integers(len(kinds)))]()
         self.stages.append(stage)
         shape = tuple([n for _, n in stage.axes])
         for name, dtype in zip(stage.names, dtypes, strict=True):
             self.tensors[name] = (shape, dtype)
 
+    def kinds(self) -> tuple[Callable[[], tuple[Stage, list[str]]], ...]:
+        return (self.elementwise, self.elementwise, self.anywhere, self.reduction, self.reduction, self.product,
+                self.window, self.first_best, self.pair, self.concatenation)  # fmt: skip
+
     def values(self, axes: Axes) -> Values:
-        return Values(self.rng, axes, self.tensors, self.special)
+        return Values(self.rng, axes, self.tensors, self.special, self.palette)
 
     def axes(self, shape: tuple[int, ...]) -> Axes:
         return tuple(zip(AXES, shape, strict=False))
@@ -210,3 +226,41 @@ class _Drawing:
         second = ("load", second[1], ("-", ("axis", "i"), bound), second[3])
         body: Expr = ("if", ("<", ("axis", "i"), bound), first, second)
         return Stage((self.name("t"),), (("i", cut + rest), ("j", n)), (body,)), [dtype]
+
+
+class _Wide(_Drawing):
+    """Draws over all dtypes."""
+
+    palette = WIDE
+
+    def kinds(self) -> tuple[Callable[[], tuple[Stage, list[str]]], ...]:
+        return (*super().kinds(), self.reduction, self.running, self.to_a_scalar)
+
+    def shape(self, most: int) -> tuple[int, ...]:
+        return () if self.chance(0.04) else super().shape(most)
+
+    def running(self) -> tuple[Stage, list[str]]:
+        """Running sums and their kin: a fold over what lies before, or behind, each place."""
+        stage, dtypes = self.reduction()
+        axes = stage.axes or (("i", int(self.rng.choice(EXTENTS))),)
+        name, n = axes[-1]
+        axes = (*axes[:-1], (name, min(n, 17)))
+        extent: Expr = ("+", ("axis", name), ("const", 1, "int32"))
+        if self.chance(0.3):
+            extent = ("-", ("const", min(n, 17), "int32"), ("axis", name))
+        folded: Axes = (("r", min(n, 17)), *[(v, min(m, 3)) for v, m in stage.reduce[1:]])
+        body = self.values((*axes, *folded)).value(dtypes[0], int(self.rng.integers(0, 2)))
+        if self.chance(0.5):
+            body = self._operand((*axes[:-1], ("r", min(n, 17))), dtypes[0])
+        return Stage(stage.names, axes, (body,), stage.fold, folded, None, extent), dtypes
+
+    def to_a_scalar(self) -> tuple[Stage, list[str]]:
+        """A fold of a whole tensor."""
+        source = str(self.rng.choice(list(self.tensors)))
+        shape, dtype = self.tensors[source]
+        folded = tuple(zip(("r", "s", "u", "v"), shape, strict=False)) or (("r", 1),)
+        body: Expr = ("load", source, *[("axis", v) for v, _ in folded[: len(shape)]])
+        if self.chance(0.5):
+            body = self.values(folded).value(dtype, 1)
+        fold = str(self.rng.choice(["sum", "max", "min", "prod"] if dtype != "bool" else ["max", "min"]))
+        return Stage((self.name("t"),), (), (body,), fold, folded), [dtype]

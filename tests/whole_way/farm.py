@@ -46,12 +46,14 @@ def farm(work: Work, seeds: Iterable[Any], jobs: int, size: int, limit: float) -
     A batch that says nothing for `limit` seconds, or dies, is done again seed by seed; a single seed that does so is
     a hang or a crash.
     """
-    todo = deque(_batches(seeds, size))
+    batches, todo = _batches(seeds, size), deque[list[Any]]()
     running: list[_Running] = []
     try:
-        while todo or running:
-            while todo and len(running) < jobs:
-                running.append(_start(work, todo.popleft()))
+        while True:
+            while len(running) < jobs and (batch := todo.popleft() if todo else next(batches, None)):
+                running.append(_start(work, batch))
+            if not running:
+                return
             ready = wait([r.pipe for r in running], timeout=1.0)
             for r in list(running):
                 outcomes = _news(r, r.pipe in ready, limit)

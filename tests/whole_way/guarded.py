@@ -14,7 +14,7 @@ from .bounded import Value, mismatch
 Array = np.ndarray[Any, np.dtype[Any]]
 GUARD = 512
 PATTERN = 0xA5
-POISON = {"float16": 0x7E5A, "float32": 0x7FDA5A5A, "float64": 0x7FFDA5A5A5A5A5A5}
+POISON = {"bfloat16": 0x7FDA, "float16": 0x7E5A, "float32": 0x7FDA5A5A, "float64": 0x7FFDA5A5A5A5A5A5}
 """A NaN that no operation makes: what is not written, or read before it is, shows it even where a NaN is wanted."""
 
 
@@ -28,7 +28,7 @@ class Arrays:
         for view, name in zip(self.views, names, strict=True):
             if name in inputs:
                 view[...] = inputs[name]
-            elif view.dtype.kind == "f":
+            elif view.dtype.name in POISON:
                 _bits(view).fill(POISON[view.dtype.name])
 
     def wrong(self, wanted: Mapping[str, Value]) -> str | None:
@@ -42,7 +42,7 @@ class Arrays:
                 continue
             if view.dtype == bool and (view.view(np.uint8) > 1).any():
                 return f"{name}: some elements are not written"
-            if view.dtype.kind == "f" and (_bits(view) == POISON[view.dtype.name]).any():
+            if view.dtype.name in POISON and (_bits(view) == POISON[view.dtype.name]).any():
                 return f"{name}: some elements are not written, or made of what was not written"
             text = mismatch(wanted[name], view)
             if text:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .bounded import ORDER, Value
+from .bounded import Value, promoted
 from .operators import cast, choose
 
 INDICES = ("int32", "int64")
@@ -36,7 +36,7 @@ def is_index(x: Value) -> bool:
 
 def together(f: Callable[..., Value], *values: Value) -> Value:
     """An operation on values of the widest of their dtypes: exact on indices of int32, else on what is stored."""
-    if max([x.dtype for x in values], key=ORDER.index) == "int32" and all(map(is_index, values)):
+    if promoted(*[x.dtype for x in values]) == "int32" and all(map(is_index, values)):
         out = f(*[Value(x.v.astype("int64"), x.e, "int64") for x in values])
         return Value(out.v, out.e, "int32" if out.dtype == "int64" else out.dtype, least(*values))
     return replace(f(*map(stored, values)), made=least(*values))

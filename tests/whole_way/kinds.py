@@ -6,9 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import asks, description, network, network_oracle, numpy_oracle, shrink, shrink_network
+from . import (
+    asks,
+    description,
+    model,
+    model_draw,
+    network,
+    network_oracle,
+    numpy_oracle,
+    shrink,
+    shrink_model,
+    shrink_network,
+)
 from .batch import Job, run_batch
-from .draw import draw
+from .draw import draw, draw_wide
+from .model_run import ModelJob, run_models
 from .network_run import NetworkJob, run_networks
 from .outcome import Finding
 from .random_inputs import random_inputs
@@ -43,20 +55,33 @@ def _again(dag: description.Dag, finding: Finding, seed: int) -> list[Job]:
     return [Job(s, dag, targets, 2) for s in (seed, *range(DRAWS - 1))]
 
 
-def _dags(name: str, special: bool) -> Kind:
+EMULATED = 3
+"""One computation of so many with all dtypes is also run as CUDA: the emulator takes longer than all else."""
+
+
+def _wide_job(seed: int, dag: description.Dag) -> Job:
+    return Job(seed, dag, ("c", "cuda") if seed % EMULATED == 0 else ("c",))
+
+
+def _dags(name: str, drawn: Callable[[int], description.Dag], job: Callable[..., Job] = Job) -> Kind:
     return Kind(
-        name, lambda seed: draw(seed, special), Job, _again, run_batch, shrink.smaller,
+        name, drawn, job, _again, run_batch, shrink.smaller,
         lambda dag: numpy_oracle.evaluate(dag, random_inputs(dag)), shrink.text_of,
         description.to_json, description.from_json,
     )  # fmt: skip
 
 
 KINDS = {
-    "dags": _dags("dags", False),
-    "special": _dags("special", True),
+    "dags": _dags("dags", draw),
+    "special": _dags("special", lambda seed: draw(seed, True)),
+    "wide": _dags("wide", draw_wide, _wide_job),
     "asks": Kind(
         "asks", asks.drawn, asks.AskJob, asks.again, asks.run_asks, asks.smaller,
         lambda given: asks.made(given, "cuda"), asks.text_of, asks.to_json, asks.from_json,
+    ),
+    "models": Kind(
+        "models", model_draw.draw, ModelJob, lambda m, finding, seed: [ModelJob(seed, m)], run_models,
+        shrink_model.smaller, model_draw.means, shrink_model.text_of, model.to_json, model.from_json,
     ),
     "graphs": Kind(
         "graphs", network.draw, NetworkJob, lambda n, finding, seed: [NetworkJob(seed, n)], run_networks,

@@ -41,6 +41,8 @@ def evaluate_stage(stage: Stage, known: Mapping[str, Value]) -> list[Value]:
     point = _Point(_grid(axes), known)
     everywhere = np.ones(shape, bool)
     mask = point.value(stage.where, everywhere) if stage.where is not None else exact(everywhere, "bool")
+    if stage.extent is not None:
+        mask = _within(stage, point, mask)
     live = np.broadcast_to(mask.v | (mask.e > 0), shape)
     bodies = [_spread(stored(point.value(e, live)), shape) for e in stage.body]
     if not stage.fold:
@@ -50,6 +52,15 @@ def evaluate_stage(stage: Stage, known: Mapping[str, Value]) -> list[Value]:
     kept = _spread(mask, shape)
     folded = fold(stage.fold, rows, kept.v.reshape(count, -1), kept.e.reshape(count, -1))
     return [f.rearranged(lambda x: x.reshape(shape[: len(stage.axes)])) for f in folded]
+
+
+def _within(stage: Stage, point: _Point, mask: Value) -> Value:
+    """The points that the extent of the first axis of the reduction leaves."""
+    (name, most), *_ = stage.reduce
+    extent = point.value(stage.extent, np.ones((), bool)).v
+    if (extent < 1).any() or (extent > most).any():
+        raise ValueError(f"the extent of {name} leaves 1 to {most}")
+    return replace(mask, v=mask.v & (point.grid[name] < extent))
 
 
 def _grid(axes: Axes) -> dict[str, Array]:

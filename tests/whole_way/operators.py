@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from .bounded import DIGITS, LARGEST, ORDER, ULPS_OF_CALLS, Array, Value, floats, rounded, unknown_where
+from .bounded import DIGITS, LARGEST, ULPS_OF_CALLS, Array, Value, floats, promoted, rounded, unknown_where
 
 
 def alike(a: Value, b: Value) -> tuple[Value, Value]:
     """Both in the dtype of an operation on them: floats win, then the wider one."""
-    dtype = max(a.dtype, b.dtype, key=ORDER.index)
+    dtype = promoted(a.dtype, b.dtype)
     return cast(a, dtype), cast(b, dtype)
 
 
@@ -82,6 +82,8 @@ def binary(op: str, a: Value, b: Value) -> Value:
     unsigned = a.unsigned | b.unsigned
     if op in ("min", "max"):
         unsigned = unsigned | ((a.v == 0) & (b.v == 0) & (np.signbit(a.v) != np.signbit(b.v)))
+    elif op == "fmod":
+        unsigned = a.unsigned | ~a.sign_known
     elif op not in ("+", "-"):
         unsigned = unsigned | ~a.sign_known | ~b.sign_known
     return replace(out, unsigned=unsigned & (out.v == 0))
@@ -105,12 +107,18 @@ def _floats(op: str, a: Value, b: Value) -> Value:
     if op == "/":
         return rounded(quotient, error, a.dtype, given, sure=sure, at_once=True)
     left = np.fmod(a.v, b.v)  # exact, as nothing is about a quotient that was rounded
+    if op == "fmod":
+        steps = np.where(error > 0, np.trunc(quotient + error) - np.trunc(quotient - error), 0.0)
+        error = np.where(np.isinf(b.v), a.e, a.e + np.abs(np.trunc(quotient)) * b.e + np.abs(b.v) * steps)
+        return rounded(left, np.where(given, 0.0, error), a.dtype, given, sure=sure)
     turned = (left != 0) & ((left < 0) != (b.v < 0))
     floor = np.where(b.v == 0, quotient, np.rint((a.v - left) / b.v) - turned)
     steps = np.where(error > 0, np.floor(quotient + error) - np.floor(quotient - error), 0.0)
     if op == "//":
+        steps = np.where(np.isinf(b.v) & ~a.sign_known, np.inf, steps)
         return rounded(floor, steps, a.dtype, sure=sure)
     error = np.where(error > 0, a.e + np.abs(floor) * b.e + np.abs(b.v) * steps, 0.0)
+    error = np.where(np.isinf(b.v), np.where(a.sign_known, a.e, np.inf), error)
     return rounded(left + np.where(turned, b.v, 0.0), error, a.dtype, sure=sure)
 
 
@@ -128,8 +136,8 @@ def _nan_or_infinite(op: str, a: Value, b: Value) -> Array:
             return nan | (known & infinite & signs)
         case "min" | "max":
             return nan
-        case "%":
-            return nan | (known & (infinite | zero))
+        case "%" | "fmod":
+            return nan | (known & (np.isinf(a.v) | zero | (infinite & (a.e == 0))))
     return nan | (known & signs & (infinite | (zero & (~np.asarray(b.unsigned) | (a.v == 0)))))
 
 
@@ -156,6 +164,8 @@ def _integers(op: str, a: Value, b: Value) -> Value:
 def _division(op: str, a: Array, b: Array) -> Array:
     """Division by zero gives 0, and so does its remainder; the lowest value divided by -1 wraps around."""
     divisor = np.where(b == 0, np.ones((), b.dtype), b)
+    if op == "fmod":
+        return np.where(b == 0, np.zeros((), a.dtype), np.fmod(a, divisor))
     quotient, rest = np.floor_divide(a, divisor), np.remainder(a, divisor)
     if op == "/":
         quotient = quotient + ((rest != 0) & ((a < 0) != (divisor < 0))).astype(a.dtype)
@@ -172,7 +182,10 @@ def _erf(x: Array) -> Array:
 RISING = {
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "tanh": np.tanh, "erf": _erf,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "sinh": np.sinh, "atan": np.arctan,
+    "asinh": np.arcsinh, "asin": np.arcsin, "atanh": np.arctanh, "acosh": np.arccosh, "expm1": np.expm1,
+    "softplus": lambda x: np.logaddexp(0.0, x),
 }  # fmt: skip
+BITS = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}
 STEPS = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc}
 
 
@@ -181,6 +194,10 @@ def call(function: str, args: list[Value]) -> Value:
     x = args[0]
     if function == "isnan":
         return unknown_where(np.isnan(x.v), ~x.known, "bool") if x.is_float else _false(x)
+    if function in BITS or (function == "pow" and promoted(x.dtype, args[1].dtype) not in DIGITS):
+        x, y = alike(x, args[1])
+        made = BITS[function](x.v, y.v) if function in BITS else _integer_power(x.v, y.v)
+        return unknown_where(made, (x.e > 0) | (y.e > 0), x.dtype)
     if not x.is_float:
         assert function in (*STEPS, "abs")
         return Value(np.abs(x.v), x.e, x.dtype) if function == "abs" else x
@@ -220,7 +237,7 @@ def _smooth(function: str, x: Value) -> Value:
         e = np.where(x.e * slope < 0.1, 2 * x.e * slope, np.inf)
     if function in ("tanh", "erf", "sigmoid", "sinh", "atan"):
         e = e + ULPS_OF_CALLS * 2.0 ** -DIGITS[x.dtype]
-    sure = _at_the_edge(function, x) & ~np.isfinite(v)
+    sure = (_at_the_edge(function, x) & ~np.isfinite(v)) | ((x.v == 0) & (x.e == 0) & (v == 0))
     if function in RISING:
         sure = sure | (np.minimum(np.abs(f(low)), np.abs(f(high))) > 1.01 * LARGEST[x.dtype]) & np.isinf(v)
     out = rounded(v, np.where(np.isnan(e), np.inf, e), x.dtype, ulps=ulps, sure=sure, at_once=True)
@@ -232,6 +249,10 @@ def _at_the_edge(function: str, x: Value) -> Array:
     edge = ~np.isfinite(x.v)
     if function in ("log", "log2", "sqrt", "rsqrt"):
         edge = edge | (x.v + x.e < 0)
+    if function in ("asin", "atanh"):
+        edge = edge | (np.abs(x.v) - x.e > 1) | ((np.abs(x.v) == 1) & (x.e == 0))
+    if function == "acosh":
+        edge = edge | (x.v + x.e < 1)
     if function in ("log", "log2", "rsqrt"):
         edge = edge | ((x.v == 0) & (x.e == 0) & ~(x.unsigned & (function == "rsqrt")))
     return edge
@@ -247,3 +268,13 @@ def _power(x: Value, y: Value) -> Value:
     edge = ~np.isfinite(x.v) | ~np.isfinite(y.v) | (x.v < 0) & np.isnan(v) | ((x.v == 0) & ~np.asarray(x.unsigned))
     error = np.where(relative < 0.1, 2 * np.abs(v) * relative, np.inf)
     return rounded(v, error, x.dtype, ulps=ULPS_OF_CALLS, sure=given & edge & ~np.isfinite(v), at_once=True)
+
+
+def _integer_power(x: Array, y: Array) -> Array:
+    """Modulo 2^bits; of a negative exponent `1 / x^n` without its fraction, 0 for 0."""
+    x, y = np.broadcast_arrays(x, y)
+    bits, whole = 8 * x.dtype.itemsize, []
+    for base, n in zip(x.ravel().tolist(), y.ravel().tolist(), strict=True):
+        inverse = {1: 1, -1: 1 - 2 * (n % 2)}.get(base, 0)
+        whole.append(inverse % 2**bits if n < 0 else pow(base, n, 2**bits))
+    return np.array(whole, f"u{x.dtype.itemsize}").reshape(x.shape).astype(x.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from .bounded import DIGITS, Array
@@ -10,10 +11,13 @@ from .description import Dag, Input
 
 def random_inputs(dag: Dag) -> dict[str, Array]:
     """The inputs of a description, from its seed."""
-    return {i.name: _fill(i, np.random.default_rng([dag.seed, k])) for k, i in enumerate(dag.inputs)}
+    return {i.name: filled(i, np.random.default_rng([dag.seed, k])) for k, i in enumerate(dag.inputs)}
 
 
-def _fill(i: Input, rng: np.random.Generator) -> Array:
+def filled(i: Input, rng: np.random.Generator) -> Array:
+    """An array as `i` says."""
+    if i.values == "zero":
+        return np.zeros(i.shape, i.dtype)
     if i.dtype == "bool":
         return rng.integers(0, 2, i.shape).astype("bool")
     if i.dtype in DIGITS:
@@ -31,8 +35,8 @@ def _fill(i: Input, rng: np.random.Generator) -> Array:
 
 def _special(x: Array, rng: np.random.Generator) -> Array:
     """A third of the elements replaced by the values that programs stumble over."""
-    if x.dtype.kind == "f":
-        info = np.finfo(x.dtype)
+    if x.dtype.name in DIGITS:
+        info = ml_dtypes.finfo(x.dtype)
         kinds = np.array(
             [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, info.max, info.min, info.smallest_subnormal], x.dtype
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from . import description as d
+from .bounded import promoted
 from .description import Dag, Expr, Input, Stage
 
 
@@ -37,6 +38,8 @@ def _given(dag: Dag, stage: Stage) -> Dag:
 def _smaller_stages(stage: Stage, dag: Dag) -> Iterator[Stage]:
     if stage.where is not None:
         yield replace(stage, where=None)
+    if stage.extent is not None:
+        yield replace(stage, extent=None)
     for name, n in (*stage.axes, *stage.reduce):
         for m in {1, n // 2, n - 1} - {0, n}:
             axes = [tuple([(v, m if v == name else e) for v, e in group]) for group in (stage.axes, stage.reduce)]
@@ -88,13 +91,17 @@ def dtype_of(e: Expr, dtypes: dict[str, str]) -> str:
             return str(dtype)
         case ("load", name, *_):
             return dtypes[name]
-        case ("call", function, x, *_):
-            return "bool" if function == "isnan" else dtype_of(x, dtypes)
+        case ("call", function, *_):
+            return "bool" if function == "isnan" else _widest(d.operands(e), dtypes)
         case ("select" | "if", _, a, _):
             return dtype_of(a, dtypes)
         case ("<" | "<=" | ">" | ">=" | "==" | "!=" | "and" | "or" | "not", *_):
             return "bool"
-    return dtype_of(e[1], dtypes)
+    return _widest(d.operands(e), dtypes)
+
+
+def _widest(operands: tuple[Expr, ...], dtypes: dict[str, str]) -> str:
+    return promoted(*[dtype_of(x, dtypes) for x in operands])
 
 
 def text_of(dag: Dag) -> str:
@@ -104,6 +111,7 @@ def text_of(dag: Dag) -> str:
         axes = ", ".join(f"{name} < {n}" for name, n in s.axes)
         folded = f"{s.fold} over {', '.join(f'{name} < {n}' for name, n in s.reduce)} of " if s.fold else ""
         where = "" if s.where is None else f" where {text(s.where)}"
+        folded = folded if s.extent is None else f"{folded}({s.reduce[0][0]} < {text(s.extent)}) "
         lines.append(f"    {', '.join(s.names)}[{axes}] = {folded}{'; '.join(map(text, s.body))}{where}")
     return "\n".join([*lines, f"    -> {', '.join(dag.outputs)}"])
 

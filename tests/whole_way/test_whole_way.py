@@ -31,8 +31,8 @@ from .random_inputs import random_inputs
 from .run_cuda import apart
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
-QUICK, QUICK_GRAPHS = 8, 1
-"""Seeds of computations and of networks in the fast suite; `long` takes twice as many more."""
+QUICK, QUICK_GRAPHS, QUICK_MODELS = 8, 1, 3
+"""Seeds of computations, of networks and of ONNX models in the fast suite; `long` takes twice as many more."""
 PARTS = [0, *[pytest.param(part, marks=pytest.mark.long) for part in (1, 2)]]
 INF, NAN = math.inf, math.nan
 
@@ -51,6 +51,16 @@ def seeds(first: int, count: int) -> tuple[str, str]:
 @pytest.mark.parametrize("part", PARTS)
 def test_random_computations(part: int) -> None:
     assert not findings(*seeds(part * QUICK, QUICK), "--batch", "20")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_random_computations_over_all_dtypes(part: int) -> None:
+    assert not findings(*seeds(part * QUICK, QUICK), "--batch", "20", "--wide")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_random_onnx_models(part: int) -> None:
+    assert not findings(*seeds(part * QUICK_MODELS, QUICK_MODELS), "--models")
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -85,9 +95,19 @@ def test_what_once_failed() -> None:
     assert not findings("--corpus")
 
 
+MORE = [
+    ((), 200),
+    (("--special",), 100),
+    (("--graphs",), 40),
+    (("--asks",), 24),
+    (("--wide",), 200),
+    (("--models",), 60),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-@pytest.mark.parametrize(("kind", "count"), [((), 200), (("--special",), 100), (("--graphs",), 40), (("--asks",), 24)])
+@pytest.mark.parametrize(("kind", "count"), MORE)
 def test_more(kind: tuple[str, ...], count: int, part: int) -> None:
     assert not findings(*seeds(1000 + part * count, count), *kind)
 

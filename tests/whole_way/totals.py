@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,15 +47,26 @@ class Sums:
 
 
 def commit() -> str:
-    """The commit of the working tree, with a + where it was changed."""
-    head = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=True)
-    return head.stdout.strip()
+    """The commit of the working tree, with a + where it was changed; "?" where there is none."""
+    head = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=False)
+    return head.stdout.strip() or "?"
 
 
 def done(kind: str) -> set[int]:
     """The seeds that were run at this commit."""
     entries = [e for e in _read() if (e["kind"], e["commit"]) == (kind, commit())]
     return {s for e in entries for a, b in e["seeds"] for s in range(a, b)}
+
+
+def summary(kind: str, sums: Sums, found: Sequence[tuple[int, str]], seconds: float, at: str) -> dict[str, Any]:
+    """One run as JSON: what it ran, at which commit, and what it found."""
+    return {
+        "kind": kind, "commit": at, "seconds": round(seconds), "processors": os.cpu_count(),
+        "seeds": _ranges(set(sums.seeds)), "count": len(sums.seeds),
+        "compared": round(sums.compared / max(len(sums.seeds), 1), 4), "programs": dict(sorted(sums.programs.items())),
+        "findings": dict(sorted(sums.findings.items())), "found": [list(x) for x in sorted(found)],
+        "refusals": dict(sums.refusals.most_common()),
+    }  # fmt: skip
 
 
 def record(kind: str, sums: Sums) -> None:

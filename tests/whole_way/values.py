@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
+from .bounded import promoted
 from .description import Axes, Expr, Input
 from .indices import Indices
 
-FLOATS = ("float16", "float32", "float64")
-INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
-DTYPES = ("float32", "int32", "float64", "int8", "uint8", "int16", "int64", "float16", "bool")
-WEIGHTS = (0.4, 0.12, 0.09, 0.08, 0.06, 0.06, 0.07, 0.06, 0.06)
+FLOATS = ("bfloat16", "float16", "float32", "float64")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+@dataclass(frozen=True)
+class Palette:
+    """What expressions are drawn from: dtypes with their weights, and those that a `bool` is made of.
+
+    `mixed`: also operands of two dtypes, operations on bits, `fmod` and integer powers.
+    """
+
+    dtypes: tuple[str, ...]
+    weights: tuple[float, ...]
+    compared: tuple[str, ...]
+    mixed: bool = False
+
+    @property
+    def floats(self) -> tuple[str, ...]:
+        return tuple([d for d in FLOATS if d in self.dtypes])
+
+
+USUAL = Palette(
+    ("float32", "int32", "float64", "int8", "uint8", "int16", "int64", "float16", "bool"),
+    (0.4, 0.12, 0.09, 0.08, 0.06, 0.06, 0.07, 0.06, 0.06),
+    ("float32", "int32", "int8", "uint8", "float64", "int64"),
+)
+WIDE = Palette(
+    ("float32", "bfloat16", "float16", "float64", *INTEGERS, "bool"),
+    (0.18, 0.13, 0.13, 0.08, *[0.055] * 8, 0.04),
+    (*FLOATS, *INTEGERS),
+    True,
+)
 ZERO_TO_ONE = ("sin", "cos", "tanh", "erf", "sigmoid", "atan")
 
 
@@ -20,9 +51,14 @@ class Values:
     """Draws expressions over some axes that read `tensors`; new inputs are appended to `inputs`."""
 
     def __init__(
-        self, rng: np.random.Generator, axes: Axes, tensors: dict[str, tuple[tuple[int, ...], str]], special: bool
+        self,
+        rng: np.random.Generator,
+        axes: Axes,
+        tensors: dict[str, tuple[tuple[int, ...], str]],
+        special: bool,
+        palette: Palette = USUAL,
     ) -> None:
-        self.rng, self.axes, self.tensors, self.special = rng, axes, tensors, special
+        self.rng, self.axes, self.tensors, self.special, self.palette = rng, axes, tensors, special, palette
         self.indices = Indices(rng, axes)
         self.inputs: list[Input] = []
 
@@ -43,7 +79,7 @@ class Values:
         if given == wanted:
             return e
         if given in FLOATS and wanted in INTEGERS and not self.free():
-            low, high = (0.0, 200.0) if wanted == "uint8" else (-100.0, 100.0)
+            low, high = (0.0, 200.0) if wanted.startswith("u") else (-100.0, 100.0)
             e = ("min", ("max", e, ("const", low, given)), ("const", high, given))
         return ("cast", wanted, e)
 
@@ -61,7 +97,7 @@ class Values:
             return ("const", self.chance(0.5), dtype)
         if dtype in FLOATS:
             return ("const", float(self.rng.choice([0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 0.125])), dtype)
-        choices = [0, 1, 2, 3, 7, 100] + ([] if dtype == "uint8" else [-1, -5])
+        choices = [0, 1, 2, 3, 7, 100] + ([] if dtype.startswith("u") else [-1, -5])
         if self.chance(0.1):
             info = np.iinfo(dtype)
             choices = [int(info.min), int(info.max)]
@@ -119,13 +155,15 @@ class Values:
         if depth == 0 or self.chance(0.25):
             return self.leaf(dtype)
         if self.chance(0.08):
-            other = str(self.rng.choice(DTYPES))
+            other = str(self.rng.choice(self.palette.dtypes))
             return self.cast(self.value(other, depth - 1), other, dtype)
         if self.chance(0.1):
             kind = "if" if self.chance(0.5) else "select"
             return (kind, self.value("bool", depth - 1), self.value(dtype, depth - 1), self.value(dtype, depth - 1))
         if dtype == "bool":
             return self._truth(depth)
+        if self.palette.mixed and self.chance(0.25):
+            return self._mixed(dtype, depth)
         return self._float(dtype, depth) if dtype in FLOATS else self._integer(dtype, depth)
 
     def _truth(self, depth: int) -> Expr:
@@ -135,15 +173,40 @@ class Values:
         if draw < 0.4:
             return (self.pick(("and", "or")), self.value("bool", depth - 1), self.value("bool", depth - 1))
         if draw < 0.45:
-            return ("call", "isnan", self.value(self.pick(FLOATS), depth - 1))
-        dtype = self.pick(("float32", "int32", "int8", "uint8", "float64", "int64"))
+            return ("call", "isnan", self.value(self.pick(self.palette.floats), depth - 1))
+        dtype = other = self.pick(self.palette.compared)
         op = self.pick(("<", "<=", ">", ">=", "==", "!="))
-        return (op, self.value(dtype, depth - 1), self.value(dtype, depth - 1))
+        if self.palette.mixed and self.chance(0.3):
+            other = self.pick(self.palette.compared)
+        return (op, self.value(dtype, depth - 1), self.value(other, depth - 1))
+
+    def _mixed(self, dtype: str, depth: int) -> Expr:
+        """Operands of two dtypes that meet in `dtype`, bits, C's remainder, a power of integers."""
+        narrower = [d for d in self.palette.dtypes if promoted(d, dtype) == dtype]
+        other = dtype if self.chance(0.3) else self.pick(tuple(narrower))
+        a, b = self.value(dtype, depth - 1), self.value(other, depth - 1)
+        if dtype in INTEGERS and other not in FLOATS and self.chance(0.4):
+            if other != "bool" and self.chance(0.7):
+                return ("call", self.pick(("bit_and", "bit_or", "bit_xor")), a, b)
+            return ("call", "pow", a, b if other != "bool" else ("const", 3, dtype))
+        if self.chance(0.3):
+            b = self.value(dtype, depth - 1)
+            if dtype in FLOATS and not self.free():
+                b = ("+", ("call", "abs", b), ("const", 0.5, dtype))
+            return ("fmod", a, b if dtype in FLOATS else self._divisor(dtype, depth))
+        op = self.pick(("+", "-", "*", "min", "max"))
+        return (op, a, b) if self.chance(0.5) else (op, b, a)
 
     def _at_the_edge(self, a: Expr, dtype: str) -> Expr:
         """`a` with a constant that some law is about."""
-        info = np.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
-        edges = [0, 0, 1, info.max, info.min] + ([-0.0, math.inf, -math.inf] if dtype in FLOATS else [])
+        info = ml_dtypes.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
+        edges = [
+            0,
+            0,
+            1,
+            float(info.max) if dtype in FLOATS else info.max,
+            float(info.min) if dtype in FLOATS else info.min,
+        ] + ([-0.0, math.inf, -math.inf] if dtype in FLOATS else [])
         edge = edges[int(self.rng.integers(len(edges)))]
         constant: Expr = ("const", float(edge) if dtype in FLOATS else int(edge), dtype)
         op = self.pick(("+", "-", "*", "*", "/", "//", "%", "min", "max"))
@@ -166,7 +229,7 @@ class Values:
             return self.value(dtype, depth - 1)
         if self.chance(0.3):
             return ("max", ("call", "abs", self.value(dtype, depth - 1)), ("const", 1, dtype))
-        choices = [2, 3, 5, 7] + ([] if dtype == "uint8" else [-2, -3])
+        choices = [2, 3, 5, 7] + ([] if dtype.startswith("u") else [-2, -3])
         return ("const", int(self.rng.choice(choices)), dtype)
 
     def _float(self, dtype: str, depth: int) -> Expr:
