@@ -170,7 +170,8 @@ def compute(
 
     `fcompute` takes one index per dimension and gives an expression, or a tuple of expressions for several
     outputs (then a tuple of tensors is returned).  Axis names are the parameter names (`i0, i1, ...` for `*i`).
-    A reduction of a stored dtype, which is rounded once, becomes two operations, `NAME.sum` and `NAME`.
+    A reduction of a stored dtype, which is rounded once, becomes two operations, `NAME.sum` and `NAME`; one output of
+    such a reduction of several is a tensor by itself, where others are given with all outputs.
     Raises ExprError when the number of parameters and of dimensions differ, or axis names repeat.
     """
     require_name("compute", name)
@@ -186,11 +187,8 @@ def compute(
     require(value is not None, ExprError, name, law, got=value)
     body = tuple([as_expr(e) for e in (value if isinstance(value, tuple | list) else (value,))])
     _check_axes(name, axis, body)
-    first = body[0]
-    if len(body) == 1 and isinstance(first, Reduce):
-        body = tuple([replace(first, value_index=k) for k in range(len(first.sources))])
     op = _declare(name, axis, body, tag, attrs or {})
-    return op.output() if len(body) == 1 else tuple(op.output(k) for k in range(len(body)))
+    return op.output() if len(op.body) == 1 else tuple(op.output(k) for k in range(len(op.body)))
 
 
 def _declare(
@@ -200,12 +198,14 @@ def _declare(
 
     That one has `tag` and `attrs`, which speak of what it reads.
     """
-    reductions = tuple([e for e in map(_unconverted, body) if isinstance(e, Reduce)])
-    if len(reductions) < len(body) or all(map(is_, reductions, body)):
-        return make_compute(name, axis, body, next(_fresh_key), tag, attrs)
+    found = tuple([e for e in map(_unconverted, body) if isinstance(e, Reduce)])
+    one = found[0] if len(body) == len(found) == 1 else None
+    reductions = found if one is None else tuple([replace(one, value_index=k) for k in range(len(one.sources))])
+    if len(found) < len(body) or all(map(is_, found, body)):
+        return make_compute(name, axis, reductions if len(found) == len(body) else body, next(_fresh_key), tag, attrs)
     folded = make_compute(f"{name}.{reductions[0].combiner.name}", axis, reductions, next(_fresh_key), tag, attrs)
     points = tuple([replace(v) for v in axis])
-    values = tuple([_converted(e, folded.output(k)[points]) for k, e in enumerate(body)])
+    values = tuple([_converted(e, folded.output(r.value_index)[points]) for e, r in zip(body, found, strict=True)])
     return make_compute(name, points, values, next(_fresh_key))
 
 

@@ -57,3 +57,20 @@ def test_the_outputs_of_one_reducer_are_right() -> None:
     tensors = (A, position, value)
     run(te.lower(te.ComputeDAG(tensors).init_state, tensors), [x, *got])
     np.testing.assert_array_equal(got, (x.argmax(1), x.max(1)))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2"])
+def test_one_output_of_a_reducer_of_stored_dtypes(dtype: str) -> None:
+    """Each is a tensor by itself; all together they are what a tuple of them is."""
+    pair = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], x[1] * y[1]), lambda s, t: (te.const(0.0, s), te.const(1.0, t)), "pair"
+    )
+    a, k = te.placeholder((3, 4), dtype, "a"), te.reduce_axis((0, 4), "k")
+    x = np.array([[1, 2, 3, 4], [0.5, -1, 2, 2], [4, 4, 4, 4]], dtype)
+    sums, products = np.array([10, 3.5, 16], dtype), np.array([24, -2, 256], dtype)
+    for which, want in enumerate((sums, products)):
+        out = te.compute((3,), lambda i, which=which: pair((a[i, k], a[i, k]), axis=k)[which], name="out")
+        assert isinstance(out, te.Tensor) and out.dtype == dtype
+        got = np.zeros(3, dtype)
+        run(te.lower(te.ComputeDAG([a, out]).init_state, [a, out]), [x, got])
+        np.testing.assert_array_equal(got.astype("float32"), want.astype("float32"))

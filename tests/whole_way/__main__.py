@@ -125,7 +125,7 @@ def report(jobs: list[Any], kind: Kind, options: argparse.Namespace) -> list[tup
         for finding in outcome.findings:
             found.append((outcome, finding))
             print(f"seed {outcome.seed}: {finding.signature}\n    {finding.text}", flush=True)
-        if options.record and (n % 500 == 0 or n == len(jobs)):
+        if options.record and n % 500 == 0:
             totals.record(kind.name, unsaved)
             unsaved = totals.Sums()
         if n % 100 == 0 or n == len(jobs):
@@ -134,6 +134,8 @@ def report(jobs: list[Any], kind: Kind, options: argparse.Namespace) -> list[tup
             print(f"stopped after {n} of {len(jobs)}: {sums.line()}, {time.time() - start:.0f} s", flush=True)
             break
     outcomes.close()
+    if options.record:
+        totals.record(kind.name, unsaved)
     if options.json:
         texts = [(outcome.seed, f"{finding.signature}: {finding.text}") for outcome, finding in found]
         made = totals.summary(kind.name, sums, texts, time.time() - start, at)
