@@ -134,6 +134,7 @@ EXTENSIONS: tuple[Extension, ...] = (
          Offer("sliced_tiles", "sliced_tiles:sliced_sketches", 200, GPU, True)),
         (Offer("convolution_tiles", "convolution_tiles:convolution_states", 10, GPU, True, alone=True),
          Offer("product_tiles", "product_programs:large_product_states", 20, GPU, True)),
+        (Offer("few_threads", "few_threads:few_threads", 130, GPU, True),),
     ),
     Extension(
         "tensor_core", (SPLIT, "pipeline", "axes"),
@@ -156,6 +157,7 @@ EXTENSIONS: tuple[Extension, ...] = (
     Extension(
         "attention", ("tensor_core", "online"), (Offer("attention", "attention:attention_sketches", 220, GPU, True),)
     ),
+    Extension("streaming", ("analysis",), parts=(Offer("streaming", "streaming:streaming", 120, GPU),)),
     Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10),)),
     Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20),)),
 )  # fmt: skip

@@ -4,8 +4,8 @@ For a kernel with reductions, some programs are drawn from the sketches that a s
 ranked by the models that need no measurement; the best one that lowers, and that the target does not refuse, is taken.
 Other kernels, and those for which they think no drawn program better, get plain nests: parallel rows with vector
 columns on a CPU, or the loops as they are written where that is little work, one thread a vector or an element on a
-GPU.  On a GPU what reads large tensors about once gets nests made for that (`ansor/sketch/streaming.py`), and nothing
-is drawn.  Equal kernels get equal programs.
+GPU.  Where an extension has nests for what a GPU reads about once (the part `streaming`), nothing is drawn.  Equal
+kernels get equal programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from te_lite.bounds.bounds import infer_bounds
 from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import LowerError
-from te_lite.extensions import offers
+from te_lite.extensions import offers, part
 from te_lite.later import when_called
 from te_lite.lowering.lower import lower
 from te_lite.schedule.state import State
@@ -42,18 +42,12 @@ from .scoring import WEIGHT_OF_ESTIMATE, Scorer, scores_of, weighed
 
 # What a GPU alone has.
 has_wide_tile: Callable[[Nest], Any] = when_called("ansor.analytical.gpu", "has_wide_tile")
-streams: Callable[[SearchTask], bool] = when_called("ansor.sketch.streaming", "streams")
-reads_again: Callable[[SearchTask], bool] = when_called("ansor.sketch.streaming", "reads_again")
-streaming_state: Callable[[SearchTask], State] = when_called("ansor.sketch.streaming", "streaming_state")
 
 DRAWN = 128
 """Programs of each sketch among which is chosen."""
 LOOKED_AT = 64
 """Those of them that the analytical model likes best, which the model of the package looks at, too."""
 TRIED = 12
-FEW_THREADS = 128
-"""Threads of a block of large products and convolutions: others compute while one fetches, or waits at a barrier
-(docs/results/gpu.md)."""
 SEED = 0
 
 
@@ -104,15 +98,23 @@ def _nests(task: SearchTask) -> list[State]:
     Little work is done before the threads of a parallel loop have started.
     """
     if task.target.is_gpu:
-        vectors = [] if reduces(task) else [plain_state(task, vectors=True)]
-        return [*([streaming_state(task)] if streams(task) else vectors), plain_state(task)]
+        made = _streaming(task)
+        own = [made()] if made else [] if reduces(task) else [plain_state(task, vectors=True)]
+        return [*own, plain_state(task)]
     nests = [plain_state(task), untuned_state(task)]
     return [nests[k] for k in np.argsort(-AnalyticalModel().predict(task, nests), kind="stable")]
 
 
+def _streaming(task: SearchTask) -> Callable[[], State] | None:
+    """What makes the nests that an extension has for a task of a GPU; None where none has any."""
+    asked = part("streaming") if task.target.is_gpu else None
+    found: Callable[[], State] | None = asked(task) if asked else None
+    return found
+
+
 def draws(task: SearchTask) -> bool:
     """Whether programs are drawn for a task."""
-    return reduces(task) and not (task.target.is_gpu and streams(task))
+    return reduces(task) and _streaming(task) is None
 
 
 def breeds(task: SearchTask) -> bool:
@@ -137,7 +139,8 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     only one, on a GPU, programs are bred for it: a task that is large has many that are several times as slow.
     """
     shipped = shipped_model_of(task)
-    task = _of_small_blocks(task) if breeds(task) and reads_again(task) else task
+    few = part("few_threads") if breeds(task) else None
+    task = few(task) if few else task
     keep_freed_memory()
     sketches = _sketches(task)
     if not sketches:
@@ -182,16 +185,6 @@ def _different(programs: Iterable[State]) -> Iterator[State]:
         if state.steps not in known:
             known.add(state.steps)
             yield state
-
-
-def _of_small_blocks(task: SearchTask) -> SearchTask:
-    """The task where blocks have no more than `FEW_THREADS`."""
-    known = task.hardware_params.completed(task.target)
-    few = replace(known, max_threads_per_block=min(FEW_THREADS, known.max_threads_per_block))
-    return SearchTask(
-        compute_dag=task.compute_dag, target=task.target, hardware_params=few, desc=task.desc,
-        layout_rewrite_option=task.layout_rewrite_option,
-    )  # fmt: skip
 
 
 def _drawn(drawer: Proposals, estimate: Scorer) -> list[Drawn]:

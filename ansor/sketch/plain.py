@@ -21,6 +21,10 @@ FEW = 1 << 14
 """Points of a reduction that leave most of a GPU idle when a thread computes each."""
 LONG = 512
 """Terms of a point that are worth the threads of a block."""
+LARGE = 1 << 20
+"""Points of a stage from which its bytes decide."""
+LONG_ROW = 1 << 15
+"""Terms of a row that no block can keep: of several reductions each reads it again."""
 
 
 def untuned_state(task: SearchTask) -> State:

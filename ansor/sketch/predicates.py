@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 from te_lite.bounds.reads import reads_all, reads_by_producer
 from te_lite.expr.expr import Expr
-from te_lite.expr.visit import free_vars
 from te_lite.schedule.loop_steps import Split, Splitting
 from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
@@ -113,29 +112,12 @@ def _computed_whole(state: State, k: int) -> bool:
     return state.stages[k].where == ROOT or may_be_computed_at(state, k)
 
 
-def elementwise_reader(state: State, k: int) -> int | None:
-    """The only stage that reads stage `k`, if it does so element by element in loops that nobody touched."""
-    target = single_consumer(state, k)
-    if target is None or has_reduce_iter(state.stages[target]) or not is_untouched(state.stages[target]):
-        return None
-    return target if may_be_computed_at(state, k) and state.access.elementwise_match(k, target) else None
-
-
 # ------------------------------------------------------------------------------------------ what the loops tell
 
 
 def has_reduce_iter(stage: Stage) -> bool:
     """Some loop is not purely spatial."""
     return any(it.kind != SPATIAL for it in stage.iters)
-
-
-def is_untouched(stage: Stage) -> bool:
-    """At its root, with its own loops in order, whose extents are the same at all points."""
-    natural = stage.where == ROOT and stage.leaf == tuple(range(stage.num_roots))
-    unit = {v for v in stage.op.axis if v.extent == 1}
-    bounds = [v.extent for v in stage.op.reduce_axis if isinstance(v.extent, Expr)]
-    fixed = all(free_vars(e) <= unit for e in bounds)
-    return natural and fixed and all(it.annotation == "none" for it in stage.iters)
 
 
 def is_tiled(stage: Stage) -> bool:

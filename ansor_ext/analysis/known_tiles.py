@@ -10,13 +10,13 @@ from typing import Protocol, TypeVar
 from ansor.analytical.machine import GPU, machine_of
 from ansor.core.tasks.task import SearchTask
 from ansor.cost_model.prior import least_seconds
-from ansor.sketch.streaming import reads_again
 from te_lite.bounds.reads import reads_by
 from te_lite.computation.tensor import ComputeOp
 from te_lite.expr.lanes import ceildiv
 
 from .own_stages import axes_of, extents_of
 from .product_roles import sides_of
+from .read_again import reads_again
 
 LARGE = 1e-4
 """Seconds that a product takes at best from which it gets a known tile."""

@@ -12,13 +12,32 @@ from typing import ClassVar
 
 from ansor.sketch.derivation_rules import AddCacheRead
 from ansor.sketch.generate import CPU_RULES
-from ansor.sketch.predicates import consumers, fusion_target
+from ansor.sketch.predicates import consumers, fusion_target, has_reduce_iter, may_be_computed_at, single_consumer
 from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
 from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum
 from te_lite.computation.tensor import Operation
+from te_lite.expr.expr import Expr
+from te_lite.expr.visit import free_vars
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheWrite
-from te_lite.schedule.state import State
+from te_lite.schedule.state import ROOT, Stage, State
+
+
+def is_untouched(stage: Stage) -> bool:
+    """At its root, with its own loops in order, whose extents are the same at all points."""
+    natural = stage.where == ROOT and stage.leaf == tuple(range(stage.num_roots))
+    unit = {v for v in stage.op.axis if v.extent == 1}
+    bounds = [v.extent for v in stage.op.reduce_axis if isinstance(v.extent, Expr)]
+    fixed = all(free_vars(e) <= unit for e in bounds)
+    return natural and fixed and all(it.annotation == "none" for it in stage.iters)
+
+
+def elementwise_reader(state: State, k: int) -> int | None:
+    """The only stage that reads stage `k`, if it does so element by element in loops that nobody touched."""
+    target = single_consumer(state, k)
+    if target is None or has_reduce_iter(state.stages[target]) or not is_untouched(state.stages[target]):
+        return None
+    return target if may_be_computed_at(state, k) and state.access.elementwise_match(k, target) else None
 
 
 def extents_of(op: Operation) -> list[int]:

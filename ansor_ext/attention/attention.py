@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.predicates import elementwise_reader
 from ansor.sketch.rule import SketchContext
 from te_lite.computation.tensor import ComputeOp, Tensor
 from te_lite.expr.expr import Expr, Load
@@ -38,7 +37,7 @@ from te_lite.expr.visit import walk
 from te_lite.schedule.schedule import Loop, Schedule
 from te_lite.schedule.state import State
 
-from ..analysis.own_stages import extents_of
+from ..analysis.own_stages import elementwise_reader, extents_of
 from ..online.rescaling import share
 from ..tensor_core.mma import ROWS, Mma, chained
 from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides

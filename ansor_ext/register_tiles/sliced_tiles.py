@@ -27,7 +27,7 @@ from itertools import product as combinations
 from math import gcd, prod
 from operator import itemgetter
 
-from ansor.sketch.predicates import consumers, elementwise_reader, is_untouched
+from ansor.sketch.predicates import consumers
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import Read, reads_by
@@ -37,7 +37,7 @@ from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import INLINED, Stage, State
 
-from ..analysis.own_stages import axes_read, derive, extents_of
+from ..analysis.own_stages import axes_read, derive, elementwise_reader, extents_of, is_untouched
 from ..analysis.product_roles import Factor, factor_of, on_tensor_cores, sides_of
 from ..shared_tiles.padded_shared import BANK_BYTES, PAD_BYTES
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around

@@ -23,14 +23,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ansor.core.target.target import ELEMENTS, Target
-from ansor.sketch.predicates import is_untouched
 from te_lite.bounds.reads import Read
 from te_lite.expr.expr import Expr, Load, Reduce, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
 from te_lite.schedule.state import State
 
-from ..analysis.own_stages import axes_read, extents_of
+from ..analysis.own_stages import axes_read, extents_of, is_untouched
 from ..analysis.product_roles import Factor, factor_of, factors_read, sides_of
 from ..axes.derive import axes_in_order, plain_read
 from .mma import GROUP_ROW_BYTES, MMA, Mma

@@ -35,7 +35,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ansor.sketch.predicates import elementwise_reader
 from ansor.sketch.rule import SketchContext, SketchRule
 from te_lite.computation.tensor import Tensor
 from te_lite.schedule.replay import apply
@@ -44,7 +43,7 @@ from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import State
 
 from ..analysis.nominal import NOMINAL_SMS
-from ..analysis.own_stages import derive, extents_of
+from ..analysis.own_stages import derive, elementwise_reader, extents_of
 from ..analysis.product_roles import Factor, joinable
 from ..axes.steps import JoinAxes
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around

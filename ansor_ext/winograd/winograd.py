@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.predicates import CONST_INDICES, always_inlined, elementwise_reader, named_axes
+from ansor.sketch.predicates import CONST_INDICES, always_inlined, named_axes
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.computation.tensor import ComputeOp
@@ -28,6 +28,7 @@ from te_lite.schedule.replay import apply
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.state import State
 
+from ..analysis.own_stages import elementwise_reader
 from ..cpu_kernels.micro_kernel import with_panels
 from ..cpu_kernels.shape_costs import tile_costs
 

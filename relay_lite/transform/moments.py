@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeGuard
 
-from ansor.sketch.streaming import LARGE, LONG_ROW
+from ansor.sketch.plain import LARGE, LONG_ROW
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, TupleGetItem, children, const, rebuild

@@ -35,7 +35,7 @@ DEFERRED: dict[tuple[str, str], str] = {
 
 WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "for a GPU alone": (
-        "ansor.analytical.gpu", "ansor.features.warp", "ansor.sketch.streaming", "ansor.space.decisions.thread_plans",
+        "ansor.analytical.gpu", "ansor.features.warp", "ansor.space.decisions.thread_plans",
         "te_lite.lowering.sync",
     ),
     "for what becomes of a program after a search": (

@@ -46,8 +46,9 @@ def searched(log: Path) -> None:
 
 def default_programs() -> None:
     """Default programs for both targets, of what extensions have programs for and of what they have none for."""
-    x = te.placeholder((64, 2048), name="x")
-    for tensors in (product(2048, 2048, 2048), product(1, 256, 1024), [x, te.topi.nn.softmax(x)]):
+    x, y = te.placeholder((64, 2048), name="x"), te.placeholder((64, 1 << 15), name="y")
+    others = ([x, te.topi.nn.softmax(x)], [y, te.topi.sum(y, 1)], [y, te.topi.transpose(y)])
+    for tensors in (product(2048, 2048, 2048), product(1, 256, 1024), *others):
         for target in ("c", "cuda -arch=sm_90"):
             state = default_state(ansor.SearchTask(compute_dag=tensors, target=target))
             assert state is None or te.lower(state, state.dag.tensors)

@@ -10,8 +10,8 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.sketch import streaming
-from ansor.sketch.streaming import streaming_state
+from ansor_ext.streaming import streaming
+from ansor_ext.streaming.streaming import streaming_state
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from relay_lite.ir.op_registry import get

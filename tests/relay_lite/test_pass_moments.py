@@ -11,8 +11,8 @@ import pytest
 import ansor
 import relay_lite as relay
 import te_lite as te
-from ansor.sketch import streaming
-from ansor.sketch.streaming import streaming_state
+from ansor_ext.streaming import streaming
+from ansor_ext.streaming.streaming import streaming_state
 from codegen_cuda import available_compilers, emit
 from codegen_cuda.emulation.emulator import run_program
 from relay_lite.compiler.build import build

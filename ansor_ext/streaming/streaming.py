@@ -13,41 +13,35 @@ neighbours, and blocks are worth starting.  So nothing is to be searched:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from math import gcd, prod
 
-from te_lite.bounds.index_span import usual_steps
-from te_lite.bounds.reads import reads_by
+from ansor.core.tasks.task import SearchTask
+from ansor.core.values.schedule_primitives import annotate, fuse, reorder, split
+from ansor.sketch.plain import LARGE, LONG_ROW, THREADS, in_threads, inlined, side_by_side, widest_access
+from ansor.sketch.predicates import loop_length
+from ansor.sketch.reduction_rules import fuse_reductions
 from te_lite.computation.tensor import Operation
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import RFactor
-from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL, State
+from te_lite.schedule.state import REDUCE, ROOT, SPATIAL, State
 
-from ..core.tasks.task import SearchTask
-from ..core.values.schedule_primitives import annotate, fuse, reorder, split
-from .plain import THREADS, in_threads, inlined, side_by_side, widest_access
-from .point_threads import (
-    RESIDENT,
-    SERIAL,
+from ..analysis.own_stages import is_untouched
+from ..analysis.read_again import (
     WARP,
-    computed_in,
+    Steps,
     extents_of,
-    one_loop,
-    point_threads,
+    is_fixed,
+    is_window,
+    left_of,
+    points_of,
+    reads_again,
+    steps_of,
     terms_of,
-    with_reader,
 )
-from .predicates import is_untouched, loop_length
-from .reduction_rules import fuse_reductions
-from .window_nests import side_by_side_windows, weighed_read, windows
+from .point_threads import RESIDENT, SERIAL, computed_in, one_loop, point_threads, with_reader
+from .window_nests import side_by_side_windows, windows
 
-LARGE = 1 << 20
-"""Points of a stage from which its bytes decide."""
-AGAIN = 2
-"""Points for each element that is read, up to which a reduction reads about once."""
-LONG_ROW = 1 << 15
-"""Terms of a row that no block can keep: of several reductions each reads it again."""
 LOADS = 8
 """Loads that a thread of a reduction has under way."""
 APART = 8
@@ -60,8 +54,6 @@ BLOCKS, MOST_PARTS = 2048, 1 << 15
 More parts than can run at once even out what the parts of memory serve: sums of 2^30 terms reach 4.47 TB/s on an H200
 with 2^15 parts, 4.10 with 2^11.
 """
-WINDOW = 128
-"""Terms that a thread sums up alone."""
 WIDE, WIDE_TERMS = (128, 64, 32), 8
 """Columns of a block where there are many, best first, and how many threads share the terms of one of the first."""
 MOST_THREADS = 16
@@ -70,12 +62,9 @@ SHORT_PART, LONG_PART = 1 << 11, 1 << 15
 """Terms of a part that are worth a block, and those that are where blocks enough are there."""
 
 
-@dataclass(frozen=True)
-class Steps:
-    """How far apart in memory neighbours along each axis of a stage (`by_axis`) are in a tensor that it reads."""
-
-    size: int
-    by_axis: tuple[float, ...]
+def streaming(task: SearchTask) -> Callable[[], State] | None:
+    """What makes the nests of a task; None where it is not worth them."""
+    return (lambda: streaming_state(task)) if streams(task) else None
 
 
 def streaming_state(task: SearchTask) -> State:
@@ -97,71 +86,18 @@ def _nested(task: SearchTask, state: State, k: int) -> State:
         return state
     if not state.stages[k].op.reduce_axis:
         return _copy(task, state, k)
-    return windows(state, k) if _is_window(state, k) else _reduction(state, k)
+    return windows(state, k) if is_window(state, k) else _reduction(state, k)
 
 
 def streams(task: SearchTask) -> bool:
     """Whether a task is worth such nests: it is large, its reductions read about once, and no block can keep rows."""
-    state, computed = _computed(task)
-    points = [_points(state.stages[k].op) for k in computed if _is_fixed(state.stages[k].op)]
+    state, computed = left_of(task)
+    points = [points_of(state.stages[k].op) for k in computed if is_fixed(state.stages[k].op)]
     scans = any(state.stages[k].op.scans for k in computed)
     if scans or len(points) < len(computed) or max(points, default=0) < LARGE or reads_again(task):
         return False
     terms = [terms_of(state.stages[k].op) for k in computed if state.stages[k].op.reduce_axis]
     return len(terms) < 2 or max(terms) >= LONG_ROW
-
-
-def reads_again(task: SearchTask) -> bool:
-    """Whether a task has a reduction, as products and convolutions are, that reads its elements several times."""
-    state, computed = _computed(task)
-    sums = [k for k in computed if state.stages[k].op.reduce_axis and _is_fixed(state.stages[k].op)]
-    return any(_reads_again(state, k) for k in sums)
-
-
-def _computed(task: SearchTask) -> tuple[State, list[int]]:
-    """The task with all inlined that can be, and the stages that are left."""
-    state = inlined(task.compute_dag.init_state)
-    return state, [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.where == ROOT]
-
-
-def _is_fixed(op: Operation) -> bool:
-    """Whether its extents are numbers: that of a reduction may depend on the point."""
-    return all(isinstance(v.extent, int) for v in (*op.axis, *op.reduce_axis))
-
-
-def _reads_again(state: State, k: int) -> bool:
-    again = _points(state.stages[k].op) > AGAIN * max(s.size for s in _steps(state, k) or [NOTHING])
-    return again and not _is_window(state, k)
-
-
-def _is_window(state: State, k: int) -> bool:
-    """Whether a thread is to sum up each point alone: few terms of one tensor, in a window or in a row, or weighed."""
-    op = state.stages[k].op
-    reads, terms = _steps(state, k), terms_of(op)
-    if reads and _points(op) > AGAIN * reads[0].size:
-        return terms <= WINDOW if len(reads) == 1 else weighed_read(state, k) is not None
-    return terms < WARP
-
-
-NOTHING = Steps(0, ())
-
-
-def _points(op: Operation) -> int:
-    return prod(extents_of(op))
-
-
-def _steps(state: State, k: int) -> list[Steps]:
-    """What stage `k` reads, the largest first."""
-    hidden = frozenset(j for j, s in enumerate(state.stages) if s.where == INLINED)
-    count, found = len(extents_of(state.stages[k].op)), []
-    for producer, read in reads_by(k, state.ops, hidden):
-        shape = state.ops[producer].shape
-        by_axis = [0.0] * count
-        for d, form in enumerate(read.forms):
-            for axis, step in usual_steps(form).items():
-                by_axis[axis] += step * prod(shape[d + 1 :])
-        found.append(Steps(prod(shape), tuple(by_axis)))
-    return sorted(found, key=lambda steps: -steps.size)
 
 
 # ------------------------------------------------------------------------------------------------------- copies
@@ -170,7 +106,7 @@ def _steps(state: State, k: int) -> list[Steps]:
 def _copy(task: SearchTask, state: State, k: int) -> State:
     """A stage without reductions: tiles where it turns axes, else vectors in the order of the result."""
     extents = extents_of(state.stages[k].op)
-    turned = _turned(extents, _steps(state, k))
+    turned = _turned(extents, steps_of(state, k))
     if turned is None or prod(extents) < LARGE:
         return _in_order(task, state, k)
     return _tiles(task, state, k, turned)
@@ -183,7 +119,7 @@ def _in_order(task: SearchTask, state: State, k: int) -> State:
     """
     op = state.stages[k].op
     lanes = widest_access(task, op.dtype) if _lies_alike(state, k) else side_by_side(task, state, k)
-    if lanes > 1 or _points(state.stages[k].op) < LARGE:
+    if lanes > 1 or points_of(state.stages[k].op) < LARGE:
         return in_threads(state, k, lanes)
     state, fused = one_loop(state, k, [it.uid for it in state.stages[k].iters])
     state, (block, several, thread) = split(state, k, fused.uid, (SERIAL, THREADS))
@@ -196,7 +132,7 @@ def _lies_alike(state: State, k: int) -> bool:
     """Whether all that stage `k` reads has its elements in the order of its points."""
     extents = extents_of(state.stages[k].op)
     strides = tuple([prod(extents[a + 1 :]) for a in range(len(extents))])
-    return all(r.size == prod(extents) and r.by_axis == strides for r in _steps(state, k))
+    return all(r.size == prod(extents) and r.by_axis == strides for r in steps_of(state, k))
 
 
 def _turned(extents: Sequence[int], reads: Sequence[Steps]) -> int | None:
@@ -249,7 +185,7 @@ def _reduction(state: State, k: int) -> State:
         return beside
     op = state.stages[k].op
     space, terms = prod(op.shape), terms_of(op)
-    sideways = _is_column(op, _steps(state, k))
+    sideways = _is_column(op, steps_of(state, k))
     busy = space // WARP * _column_block(space, terms)[1] // (THREADS // WARP) if sideways else space
     parts = max(
         min(-(-most // max(1, busy)), terms // part) for most, part in ((BLOCKS, SHORT_PART), (MOST_PARTS, LONG_PART))

@@ -9,34 +9,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
-from te_lite.bounds.index_span import form_axes, usual_steps
-from te_lite.bounds.reads import Read, reads_by
+from ansor.core.values.schedule_primitives import annotate, compute_at, reorder, split
+from ansor.sketch.plain import THREADS
+from te_lite.bounds.reads import reads_by
 from te_lite.computation.tensor import Operation
 from te_lite.schedule.place_steps import ComputeRoot
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import INLINED, REDUCE, Iter, State
 
-from ..core.values.schedule_primitives import annotate, compute_at, reorder, split
-from .plain import THREADS
-from .point_threads import (
-    RESIDENT,
-    SERIAL,
-    WARP,
-    computed_in,
-    extents_of,
-    one_loop,
-    point_threads,
-    terms_of,
-    with_reader,
-)
+from ..analysis.read_again import UNROLLED, WARP, Moved, extents_of, moved_in, terms_of, weighed_read
+from .point_threads import RESIDENT, SERIAL, computed_in, one_loop, point_threads, with_reader
 
-UNROLLED = 32
-"""Terms of a thread that are written out."""
 SHORT = 16
 """Terms below which a thread has several windows."""
 SQUARE, BELOW = 2, (4, 6, 5, 3, 7, 2)
@@ -95,31 +81,6 @@ def windowed(state: State, k: int) -> int | None:
     return None if weighed is None else reads[weighed][0]
 
 
-def weighed_read(state: State, k: int) -> int | None:
-    """Which of the two reads of stage `k` is that of windows of a channel of their own, and the other one of weights.
-
-    All terms are those of a window, so few that they are written out, and all points have windows of their own; the
-    weights are the same along each axis that windows move along, the last one among them.
-    """
-    op, reads = state.stages[k].op, reads_by(k, state.ops)
-    if len(reads) != 2 or terms_of(op) > UNROLLED:
-        return None
-    extents, space = extents_of(op), len(op.axis)
-    for n, ((_, read), (_, weights)) in enumerate((reads, reads[::-1])):
-        moved, along = _moved_in(state, k, [read]), _axes(weights)
-        terms = {a for a in range(space, len(extents)) if extents[a] > 1}
-        points = {a for a in range(space) if extents[a] > 1}
-        whole = terms <= {m.term for m in moved.values()} and points <= _axes(read)
-        if whole and space - 1 in moved and not along & set(moved):
-            return n
-    return None
-
-
-def _axes(read: Read) -> set[int]:
-    """The axes that move a read."""
-    return {axis for form in read.forms for axis in form_axes(form)}
-
-
 def _neighbours(state: State, k: int) -> dict[int, int]:
     """How many points a thread has along axes but the last, where windows without gaps overlap: two by two if it can.
 
@@ -137,33 +98,10 @@ def _neighbours(state: State, k: int) -> dict[int, int]:
     return {}
 
 
-@dataclass(frozen=True)
-class Moved:
-    """How far windows are from one to the next along an axis, how long they are, and along which axis of theirs."""
-
-    step: int
-    length: int
-    term: int
-
-
 def _moved(state: State, k: int) -> dict[int, Moved]:
     """The axes along which windows move; none where elements of one lie apart."""
     held = windowed(state, k)
-    return _moved_in(state, k, [read for p, read in reads_by(k, state.ops) if p == held])
-
-
-def _moved_in(state: State, k: int, reads: Sequence[Read]) -> dict[int, Moved]:
-    """The axes along which the windows of some reads move."""
-    op, found = state.stages[k].op, dict[int, Moved]()
-    for read in reads:
-        for steps in map(usual_steps, read.forms):
-            along = [a for a in steps if a >= len(op.axis)]
-            moved = [a for a in steps if a < len(op.axis)]
-            if len(along) > 1 or (along and (len(moved) != 1 or steps[along[0]] != 1 or steps[moved[0]] < 1)):
-                return {}
-            if along:
-                found[moved[0]] = Moved(int(steps[moved[0]]), extents_of(op)[along[0]], along[0])
-    return dict(sorted(found.items()))
+    return moved_in(state, k, [read for p, read in reads_by(k, state.ops) if p == held])
 
 
 def _read_first(state: State, k: int, held: int, reader: int, thread: Iter) -> State:

@@ -12,12 +12,14 @@ import ansor
 import te_lite as te
 from ansor.cost_model.prior import shipped_model_of
 from ansor.policy.default_schedule import default_states, draws
-from ansor.sketch import streaming, window_nests
-from ansor.sketch.streaming import streaming_state, streams
+from ansor.sketch.plain import plain_state
+from ansor_ext.streaming import streaming, window_nests
+from ansor_ext.streaming.streaming import streaming_state, streams
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite.expr.expr import BufferLoad
 from te_lite.expr.visit import walk
+from te_lite.extensions import using
 from te_lite.loops.stmt import Store, exprs_of, stmts_of
 from te_lite.schedule.state import ATTACHED, INLINED, State
 from tests.oracle import Oracle
@@ -327,6 +329,15 @@ def test_large_tasks_that_read_once_are_not_drawn(tensors: list[te.Tensor], expe
     if expected:
         assert not draws(task)
         assert next(default_states(task)).steps == streaming_state(task).steps
+
+
+def test_without_the_extension_copies_are_plain_and_sums_are_drawn() -> None:
+    copied, total = task_of(permuted((4096, 4096), (1, 0))), task_of(summed((4096, 4096), (1,)))
+    assert not draws(copied) and not draws(total)
+    with using("analysis"):
+        plain = [plain_state(copied, vectors=True), plain_state(copied)]
+        assert [state.steps for state in default_states(copied)] == [state.steps for state in plain]
+        assert not draws(copied) and draws(total)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8"])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
-from te_lite.computation.tensor import Operation
+from ansor.core.values.schedule_primitives import annotate, compute_at, fuse, split
+from ansor.sketch.plain import THREADS
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheWrite
 from te_lite.schedule.state import Iter, State
 
-from ..core.values.schedule_primitives import annotate, compute_at, fuse, split
-from .plain import THREADS
-from .predicates import elementwise_reader
+from ..analysis.own_stages import elementwise_reader
 
-WARP = 32
 RESIDENT = 1 << 18
 """Threads that keep a large GPU busy."""
 SERIAL = 4
@@ -56,11 +53,3 @@ def one_loop(state: State, k: int, uids: Sequence[int]) -> tuple[State, Iter]:
     if len(uids) > 1:
         return fuse(state, k, uids)
     return state, next(it for it in state.stages[k].iters if it.uid == uids[0])
-
-
-def extents_of(op: Operation) -> tuple[int, ...]:
-    return tuple([int(v.extent) for v in (*op.axis, *op.reduce_axis)])
-
-
-def terms_of(op: Operation) -> int:
-    return prod([int(v.extent) for v in op.reduce_axis])

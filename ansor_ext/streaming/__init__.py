@@ -1,0 +1,1 @@
+"""Nests of GPUs for large tensors that are read about once."""
