@@ -20,6 +20,7 @@ from ..ir.nodes import Function
 from ..ir.visit import function_calls
 from ..op.lower_group import LoweredGroup, lower_group, recurrence_of, whole_loop
 from ..runtime.devices import network_backend
+from ..runtime.kernel_by_kernel import KernelByKernel
 from ..transform import (
     AlterOpLayout,
     AutoSchedulerLayoutRewrite,
@@ -64,8 +65,8 @@ def optimize(
     target = Target.of(target)
     function = bind_params(main_function(graph), {} if params is None else params)
     if has_control(function):
-        selected = SelectBranches(everywhere=target.kind.name == "cuda")
-        function = selected(with_constants_inside(FoldConstant()(function)))
+        select = SelectBranches(everywhere=not _passes_over(target.kind.name))
+        function = select(with_constants_inside(FoldConstant()(function)))
     fused = pipeline(target)(function)
     fused = share_groups(fused) if has_control(fused) else fused
     return Sequential([AutoSchedulerLayoutRewrite(target)])(fused) if for_build else fused
@@ -99,6 +100,11 @@ def pipeline(target: Target) -> Pass:
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),
     ]
     return Sequential(passes, name="optimize")
+
+
+def _passes_over(kind: str) -> bool:
+    """Whether executors of a kind of target pass over the kernels of a way that is not taken."""
+    return kind == "c" or isinstance(network_backend(kind), KernelByKernel)
 
 
 def _runs(function: Function, target: Target) -> bool:

@@ -21,6 +21,7 @@ from relay_lite import reference
 from relay_lite.ir.errors import GraphError
 from relay_lite.runtime.graph_executor import GraphModule
 from te_lite.meaning.reference import evaluate, random_inputs
+from tests.relay_lite.test_branches import either
 from tests.workloads import WORKLOADS
 
 FILE = Path(__file__).parent.parent.parent / "examples" / "seams" / "custom_backend.py"
@@ -73,6 +74,18 @@ def test_its_programs_are_searched_and_right(name: str, tmp_path: Path) -> None:
     assert module.time(*arrays, number=1).mean > 0 and module.source.startswith("func ")
     with pytest.raises(ansor.TaskError, match="arrays are needed"):
         module(*arrays[1:])
+
+
+def test_one_way_of_a_branch_runs() -> None:
+    """The kernel of the other one is last in the plan, and would leave its result."""
+    lib = relay.build(either(), target="toy")
+    assert [bool(s.where) for s in lib.plan.steps] == [not s.unless for s in lib.plan.steps] and len(lib.plan.steps) > 1
+    module, x = GraphModule(lib["default"](ansor.device("toy"))), np.ones((3, 4), "float32")
+    for flag in (True, False):
+        module.run(c=np.array(flag), x=x)
+        want = reference.run(either(), [np.array(flag), x])
+        np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-5)
+        assert np.array_equal(want, x) != flag
 
 
 def test_networks_run_kernel_by_kernel(tmp_path: Path) -> None:
