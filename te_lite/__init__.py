@@ -68,7 +68,7 @@ from .expr.intrin import (
     trunc,
     truncdiv,
 )
-from .expr.reduction import argmax, argmin, comm_reducer, max, max_value, min, min_value, prod, reduce_axis, sum
+from .expr.reduction import max, max_value, min, min_value, prod, reduce_axis, sum
 from .later import later
 from .loops.stmt import LoweredFunc
 from .lowering.lower import lower
@@ -80,6 +80,7 @@ from .schedule.state import State
 if TYPE_CHECKING:
     from . import topi
     from .computation.scan import scan
+    from .expr.own_reducers import argmax, argmin, comm_reducer
 else:
     __getattr__, __dir__ = later(__name__)
 

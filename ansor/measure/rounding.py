@@ -35,7 +35,7 @@ from te_lite import ComputeDAG
 from te_lite.computation.tensor import ComputeOp, Tensor, make_compute
 from te_lite.expr.dtype import SMALL_FLOATS, STORED
 from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Combiner, Compare, Const, Expr, Logical, Reduce, Select, Var
-from te_lite.expr.reduction import chooses
+from te_lite.expr.own_reducers import chooses
 from te_lite.expr.reduction import max as max_reduce
 from te_lite.expr.reduction import prod as prod_reduce
 from te_lite.expr.reduction import sum as sum_reduce

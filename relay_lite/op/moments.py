@@ -23,7 +23,7 @@ from te_lite.errors import require
 from te_lite.expr.expr import Expr as Value
 from te_lite.expr.expr import call as intrinsic
 from te_lite.expr.expr import const
-from te_lite.expr.reduction import comm_reducer
+from te_lite.expr.own_reducers import comm_reducer
 from te_lite.topi.reduction import reduce_axes, reduced_shape, source_indices
 from te_lite.topi.tag import COMM_REDUCE
 from te_lite.topi.utils import ax_compute

@@ -1,4 +1,4 @@
-"""Reduction axes and reducers: `sum`, `prod`, `min`, `max`, `argmax`, `argmin` and reducers of one's own."""
+"""Reduction axes and the usual reducers: `sum`, `prod`, `min`, `max`."""
 
 from __future__ import annotations
 
@@ -17,25 +17,18 @@ from .expr import (
     Binary,
     Cast,
     Combiner,
-    Compare,
     Const,
     Expr,
     ExprLike,
     IterVar,
-    Logical,
-    Not,
     Reduce,
-    Select,
     Var,
     as_expr,
     binary,
     cast,
-    compare,
     const,
     logical_and,
-    logical_not,
     logical_or,
-    select,
 )
 
 
@@ -84,7 +77,7 @@ def greatest(dtype: str) -> Const:
     return const(math.inf, dtype) if infinite else max_value(dtype)
 
 
-def _axes(axis: IterVar | Sequence[IterVar] | None, subject: str) -> tuple[IterVar, ...]:
+def axes_of(axis: IterVar | Sequence[IterVar] | None, subject: str) -> tuple[IterVar, ...]:
     axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
     law = f"reduces over reduction axes only; write k = te.reduce_axis((0, n), 'k') and te.{subject}(..., axis=k)"
     require(axes, ExprError, subject, law, got=axis)
@@ -94,33 +87,7 @@ def _axes(axis: IterVar | Sequence[IterVar] | None, subject: str) -> tuple[IterV
     return axes
 
 
-def comm_reducer(
-    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
-) -> Callable[..., Any]:
-    """Make a reducer of one's own.
-
-    `fcombine(x, y)` and `fidentity(dtype, ...)` work on one value, or on tuples for several (argmax: index and
-    value).  The reducer is called as `f(expr_or_tuple, axis=..., where=None)`.
-    """
-    law = "two functions are needed, lambda x, y: x * y and, for the identity, lambda dtype: te.const(1, dtype)"
-    require(callable(fcombine) and callable(fidentity), ExprError, "comm_reducer", law, got=(fcombine, fidentity))
-
-    def reducer(expr: Any, axis: IterVar | Sequence[IterVar] | None = None, where: Expr | None = None) -> Any:
-        sources = tuple([as_expr(e) for e in (expr if isinstance(expr, tuple | list) else (expr,))])
-        multiple = isinstance(expr, tuple | list)
-        dtypes = [e.dtype for e in sources]
-        combiner = _combiner(name, dtypes, fcombine, fidentity, multiple)
-        if dtypes != list(map(computed, dtypes)) and not chooses(combiner):
-            combiner = _combiner(name, list(map(computed, dtypes)), fcombine, fidentity, multiple)
-            sources = tuple(map(_term, sources))
-        nodes = tuple([Reduce(combiner, sources, _axes(axis, name), where, k) for k in range(len(sources))])
-        rounded = tuple(map(cast, dtypes, nodes))
-        return rounded if multiple else rounded[0]
-
-    return reducer
-
-
-def _combiner(
+def combiner_of(
     name: str,
     dtypes: Sequence[str],
     fcombine: Callable[[Any, Any], Any],
@@ -134,23 +101,7 @@ def _combiner(
     return Combiner(name, lhs, rhs, tuple(map(as_expr, result)), tuple(map(as_expr, identity)))
 
 
-def chooses(combiner: Combiner) -> bool:
-    """Whether a reducer takes one of its operands, and computes nothing that could be rounded."""
-    return all(_choice(e) for e in combiner.result)
-
-
-def _choice(e: Expr) -> bool:
-    match e:
-        case Binary(op="min" | "max", a=a, b=b) | Compare(a=a, b=b) | Logical(a=a, b=b):
-            return _choice(a) and _choice(b)
-        case Select(cond=cond, a=a, b=b):
-            return _choice(cond) and _choice(a) and _choice(b)
-        case Cast(a=a) | Not(a=a):
-            return _choice(a)
-    return isinstance(e, Var | Const)
-
-
-def _term(e: Expr) -> Expr:
+def term_of(e: Expr) -> Expr:
     """What a reduction that computes folds: of a stored dtype the value in the dtype that is computed with, of a
     product before it is rounded, as products of matrices have it."""
     match e:
@@ -174,7 +125,7 @@ def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[.
 
     @lru_cache(maxsize=len(DTYPES))
     def combiner(dtype: str) -> Combiner:
-        return _combiner(name, [dtype], combine, identity, multiple=False)
+        return combiner_of(name, [dtype], combine, identity, multiple=False)
 
     def reducer(
         expr: ExprLike,
@@ -186,8 +137,8 @@ def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[.
         source = as_expr(expr)
         require(value is None or axis is None, ExprError, name, "two values have no axis", value=value, axis=axis)
         if value is None or isinstance(value, IterVar | list | tuple):
-            term = source if op in ("min", "max") else _term(source)
-            axes = _axes(axis if value is None else value, name)
+            term = source if op in ("min", "max") else term_of(source)
+            axes = axes_of(axis if value is None else value, name)
             return cast(source.dtype, Reduce(combiner(term.dtype), (term,), axes, where))
         return combine(source, value)  # of two values: te.max(x, 0.0)
 
@@ -204,24 +155,3 @@ min = _builtin("min", "min", greatest)
 max = _builtin("max", "max", least)
 all_reduce = _builtin("all", "&&", lambda dtype: const(True, "bool"))
 any_reduce = _builtin("any", "||", lambda dtype: const(False, "bool"))
-
-
-def _first_of(better: str) -> Callable[[Any, Any], Any]:
-    """The position and value of the better one; the smaller position of equals, and a NaN is better than any number."""
-    no_better = {">": "<=", "<": ">="}[better]
-
-    def combine(x: Any, y: Any) -> Any:
-        (i, a), (j, b) = x, y
-        if a.dtype in FLOATS:
-            number, both = compare("==", b, b), logical_and(compare("!=", a, a), compare("!=", b, b))
-            wins = logical_and(number, logical_not(compare(no_better, a, b)))
-            keep = logical_or(wins, logical_and(logical_or(a.equal(b), both), i < j))
-        else:
-            keep = logical_or(compare(better, a, b), logical_and(a.equal(b), i < j))
-        return select(keep, i, j), select(keep, a, b)
-
-    return combine
-
-
-argmax = comm_reducer(_first_of(">"), lambda i, v: (greatest(i), least(v)), "argmax")
-argmin = comm_reducer(_first_of("<"), lambda i, v: (greatest(i), greatest(v)), "argmin")

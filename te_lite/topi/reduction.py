@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..computation.tensor import Tensor
+from ..expr import own_reducers
 from ..expr import reduction as te_reduction
 from ..expr.expr import Expr, IterVar
 from .tag import COMM_REDUCE, COMM_REDUCE_IDX
@@ -101,9 +102,9 @@ def any(data: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def argmax(data: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The int32 position of the first maximum along `axis` (row-major position over several axes)."""
-    return _reduce_index(data, axis, keepdims, te_reduction.argmax, "argmax")
+    return _reduce_index(data, axis, keepdims, own_reducers.argmax, "argmax")
 
 
 def argmin(data: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The int32 position of the first minimum along `axis`."""
-    return _reduce_index(data, axis, keepdims, te_reduction.argmin, "argmin")
+    return _reduce_index(data, axis, keepdims, own_reducers.argmin, "argmin")

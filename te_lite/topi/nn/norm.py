@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from ...computation.tensor import Tensor
 from ...errors import ExprError, require
 from ...expr.expr import Expr, call, const
-from ...expr.reduction import comm_reducer, reduce_axis
+from ...expr.own_reducers import comm_reducer
+from ...expr.reduction import reduce_axis
 from ...expr.reduction import sum as sum_reduce
 from ..broadcast import add, divide, multiply, subtract
 from ..elementwise import sqrt
