@@ -7,7 +7,6 @@ first, so those that needed fewer visits come out first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from te_lite.errors import require
@@ -160,16 +159,6 @@ def generate_sketches(
         require_end(rules, len(following))
         front = following
     return sketches
-
-
-def ordinary_sketches(ctx: SketchContext) -> tuple[State, ...]:
-    """The sketches by the rules of the target, which many extra rules begin with: made once for the same context."""
-    return _ordinary(ctx, default_rules(ctx.target))
-
-
-@lru_cache(maxsize=4)
-def _ordinary(ctx: SketchContext, _: tuple[SketchRule, ...]) -> tuple[State, ...]:
-    return tuple(generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options))
 
 
 def _visit(ctx: SketchContext, rules: Sequence[SketchRule], state: State, k: int) -> list[Outcome]:

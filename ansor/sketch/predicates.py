@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from te_lite.bounds.reads import reads_all, reads_by_producer
 from te_lite.expr.expr import Expr
 from te_lite.schedule.loop_steps import Split, Splitting
-from te_lite.schedule.stage_steps import CacheWrite, RFactor
+from te_lite.schedule.stage_steps import CacheWrite
 from te_lite.schedule.state import ATTACHED, INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
 from te_lite.schedule.step import Step
 
@@ -190,11 +190,6 @@ def traced_steps(steps: Sequence[Step], k: int) -> Iterator[tuple[int, Step]]:
 def has_cache_write(state: State, k: int) -> bool:
     """Stage `k` is the cache that a cache_write inserted."""
     return any(isinstance(step, CacheWrite) for _, step in traced_steps(state.steps, k))
-
-
-def has_rfactor(state: State, k: int) -> bool:
-    """Stage `k` holds the partial results of an rfactor."""
-    return any(isinstance(step, RFactor) for _, step in traced_steps(state.steps, k))
 
 
 def split_steps(state: State, k: int) -> list[int]:

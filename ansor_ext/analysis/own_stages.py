@@ -2,24 +2,32 @@
 
 A rule that decides a stage with all its loops in one go (`skinny`, `sliced_tiles`, `tensor_core`) lets the rules of the
 target deal with the other stages first.  They see the stage as it is, and fetch nothing for it.  Rules of a CPU have
-the usual ones behind them (`cpu_sketches`).
+the usual ones behind them (`cpu_sketches`); many begin with the sketches that there are (`ordinary_sketches`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from ansor.sketch.derivation_rules import AddCacheRead
-from ansor.sketch.generate import CPU_RULES
-from ansor.sketch.predicates import consumers, fusion_target, has_reduce_iter, may_be_computed_at, single_consumer
+from ansor.sketch.generate import CPU_RULES, default_rules, generate_sketches
+from ansor.sketch.predicates import (
+    consumers,
+    fusion_target,
+    has_reduce_iter,
+    may_be_computed_at,
+    single_consumer,
+    traced_steps,
+)
 from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
 from te_lite.bounds.reads import Affine, Form, Quotient, Read, Scaled, Sum
 from te_lite.computation.tensor import Operation
 from te_lite.expr.expr import Expr
 from te_lite.expr.visit import free_vars
 from te_lite.schedule.replay import apply
-from te_lite.schedule.stage_steps import CacheWrite
+from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import ROOT, Stage, State
 
 
@@ -38,6 +46,11 @@ def elementwise_reader(state: State, k: int) -> int | None:
     if target is None or has_reduce_iter(state.stages[target]) or not is_untouched(state.stages[target]):
         return None
     return target if may_be_computed_at(state, k) and state.access.elementwise_match(k, target) else None
+
+
+def has_rfactor(state: State, k: int) -> bool:
+    """Stage `k` holds the partial results of an rfactor."""
+    return any(isinstance(step, RFactor) for _, step in traced_steps(state.steps, k))
 
 
 def extents_of(op: Operation) -> list[int]:
@@ -146,3 +159,13 @@ def cpu_sketches(ctx: SketchContext, rules: Sequence[SketchRule], mark: str = "v
     found = [s for rule in rules for s in derive(ctx, (rule, *CPU_RULES), start, last)]
     mine = [s for s in found if any(it.annotation == mark for stage in s.stages for it in stage.iters)]
     return list({s.steps: s for s in mine}.values())
+
+
+def ordinary_sketches(ctx: SketchContext) -> tuple[State, ...]:
+    """The sketches by the rules of the target, which many extra rules begin with: made once for the same context."""
+    return _ordinary(ctx, default_rules(ctx.target))
+
+
+@lru_cache(maxsize=4)
+def _ordinary(ctx: SketchContext, _: tuple[SketchRule, ...]) -> tuple[State, ...]:
+    return tuple(generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options))

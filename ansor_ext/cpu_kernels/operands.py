@@ -30,7 +30,6 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.values.options import FREE
 from ansor.core.values.schedule_primitives import annotate, compute_at, reorder, split
 from ansor.sketch.derivation_rules import fetch_loop
-from ansor.sketch.generate import ordinary_sketches
 from ansor.sketch.predicates import consumers, may_be_computed_at, needs_tiling
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
@@ -44,7 +43,7 @@ from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import State
 from te_lite.schedule.storage_steps import StorageOrder
 
-from ..analysis.own_stages import axes_of, extents_of
+from ..analysis.own_stages import axes_of, extents_of, ordinary_sketches
 from ..axes.derive import axes_in_order, plain_read
 from ..axes.steps import Reindex
 

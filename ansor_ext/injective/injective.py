@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from math import prod
 
 from ansor.core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
-from ansor.sketch.generate import ordinary_sketches
 from ansor.sketch.predicates import has_reduce_iter, loop_length, may_be_computed_at, needs_tiling, producers
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
@@ -26,6 +25,8 @@ from te_lite.expr.visit import free_vars
 from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import INLINED, REDUCE, ROOT, SPATIAL, State
+
+from ..analysis.own_stages import ordinary_sketches
 
 ITEMS = (1, 2, 4, 8)
 FULL_THREADS = 128 * 512

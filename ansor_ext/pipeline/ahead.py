@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ansor.sketch.generate import ordinary_sketches
 from ansor.sketch.rule import SketchContext
 from te_lite.schedule.state import State
 
 from ..analysis.changes import changed
+from ..analysis.own_stages import ordinary_sketches
 from .double_buffer import double_buffered
 
 

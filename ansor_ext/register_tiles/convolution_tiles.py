@@ -30,7 +30,6 @@ import numpy as np
 from ansor.core.tasks.task import SearchTask
 from ansor.core.values.schedule_primitives import annotate, follow_fused_split, fuse, reorder, split
 from ansor.policy.default_schedule import SEED, with_unrolling
-from ansor.sketch.generate import ordinary_sketches
 from ansor.sketch.predicates import THREAD, spatial_split_steps, split_steps
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
@@ -45,7 +44,7 @@ from te_lite.schedule.state import INLINED, State
 from te_lite.schedule.storage_steps import StorageAlign
 
 from ..analysis.nominal import NOMINAL_SMS
-from ..analysis.own_stages import axes_of, axes_read, extents_of
+from ..analysis.own_stages import axes_of, axes_read, extents_of, ordinary_sketches
 from ..analysis.product_roles import on_tensor_cores
 from ..pipeline.double_buffer import double_buffered
 from ..shared_tiles.transposed_shared import transposed

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from ansor.sketch.generate import ordinary_sketches
 from ansor.sketch.predicates import split_steps
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
@@ -28,7 +27,7 @@ from te_lite.schedule.state import INLINED, State
 from te_lite.schedule.step import Step
 
 from ..analysis.changes import changed
-from ..analysis.own_stages import axes_read, extents_of
+from ..analysis.own_stages import axes_read, extents_of, ordinary_sketches
 from ..analysis.product_roles import on_tensor_cores, sides_of
 from ..pipeline.double_buffer import double_buffered
 from ..shared_tiles.transposed_shared import transposed

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansor.sketch.generate import ordinary_sketches
-from ansor.sketch.predicates import has_rfactor
 from ansor.sketch.rule import SketchContext
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import reads_by_producer
@@ -19,7 +17,7 @@ from te_lite.schedule.state import ATTACHED, INLINED, State
 from te_lite.schedule.storage_steps import StorageAlign
 
 from ..analysis.changes import changed
-from ..analysis.own_stages import axes_of, extents_of
+from ..analysis.own_stages import axes_of, extents_of, has_rfactor, ordinary_sketches
 
 BANK_BYTES = 128
 PAD_BYTES = 16

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from ansor.core.values.schedule_primitives import annotate, compute_at, fuse, reorder, split
-from ansor.sketch.predicates import THREAD, has_rfactor
+from ansor.sketch.predicates import THREAD
 from ansor.sketch.rule import SketchContext, SketchRule
 from ansor.sketch.shared_memory import element_bytes
 from te_lite.bounds.reads import Affine, Form, Read, reads_by_producer
@@ -30,7 +30,7 @@ from te_lite.schedule.stage_steps import CacheRead
 from te_lite.schedule.state import INLINED, REDUCE, SPATIAL, Iter, Stage, State
 
 from ..analysis.nominal import NOMINAL_SMS
-from ..analysis.own_stages import axes_of, axes_read, derive, elementwise_reader, is_untouched
+from ..analysis.own_stages import axes_of, axes_read, derive, elementwise_reader, has_rfactor, is_untouched
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 
 BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"

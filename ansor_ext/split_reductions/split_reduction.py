@@ -17,7 +17,7 @@ from typing import ClassVar
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.values.schedule_primitives import compute_at, split
 from ansor.sketch.generate import default_rules
-from ansor.sketch.predicates import fusion_target, has_rfactor, loop_length, needs_tiling, split_steps
+from ansor.sketch.predicates import fusion_target, loop_length, needs_tiling, split_steps
 from ansor.sketch.reduction_rules import AddRfactor, CrossThreadReduction
 from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
 from te_lite.expr.expr import Expr
@@ -27,7 +27,7 @@ from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import REDUCE, ROOT, SPATIAL, Iter, Stage, State
 
 from ..analysis.nominal import NOMINAL_SMS, SCHEDULERS
-from ..analysis.own_stages import derive
+from ..analysis.own_stages import derive, has_rfactor
 
 TILED_FACTORS: tuple[int, ...] = (2, 4, 8, 16, 32)
 PLAIN_FACTORS: tuple[int, ...] = (16, 64, 256, 1024)

@@ -22,7 +22,6 @@ from math import prod
 import numpy as np
 
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.predicates import has_rfactor
 from ansor.space.decisions.decision import Grid
 from ansor.space.decisions.factor_tables import PointTable
 from te_lite.bounds.loop_scope import LANES
@@ -31,6 +30,7 @@ from te_lite.expr.visit import walk
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import Attach, SplitRel, State
 
+from ..analysis.own_stages import has_rfactor
 from .fragment_storage import FragmentStorage, fragment_storage
 from .mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
 

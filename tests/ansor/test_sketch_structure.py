@@ -13,7 +13,6 @@ from ansor.sketch import PreloadCustomSketchRule, default_rules, generate_sketch
 from ansor.sketch.predicates import (
     has_cache_write,
     has_cross_thread_reduction,
-    has_rfactor,
     is_tiled,
     traced_steps,
 )
@@ -33,6 +32,11 @@ from tests.ansor.sketch_cases import (
     softmax,
 )
 from tests.nonempty import nonempty
+
+
+def has_rfactor(state: State, k: int) -> bool:
+    """Whether a stage holds the partial results of an rfactor."""
+    return any(isinstance(step, RFactor) for _, step in traced_steps(state.steps, k))
 
 
 def sketches(tensors: list[Tensor] | ComputeDAG, target: str) -> list[State]:

@@ -16,13 +16,14 @@ import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.generate import OWNERS, extra_sketches
-from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
+from ansor.sketch.predicates import needs_tiling, split_steps
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.decisions.cooperative_fetch import copies
 from ansor.space.decisions.loops import holes
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_variant, space_of
 from ansor.space.states import concrete, parse
+from ansor_ext.analysis.own_stages import has_rfactor
 from ansor_ext.axes.steps import Reindex
 from ansor_ext.injective.injective import ITEMS
 from benchmarks import workloads as benchmarks
