@@ -19,10 +19,10 @@ import numpy as np
 
 from te_lite import ComputeDAG, Tensor
 from te_lite.meaning.drawn import DrawnArray, key_of
-from te_lite.meaning.reference_demand import Demand
-from te_lite.meaning.reference_points import Given, PointReference
 
 from .check import Accepted, accepted, save_whole
+from .demand import Demand
+from .points import Given, PointReference
 from .rounding import rounding_errors
 
 Array = np.ndarray[Any, np.dtype[Any]]

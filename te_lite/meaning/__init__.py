@@ -5,5 +5,5 @@ Law: the definition that all else is held to; it takes nothing from the verifier
 In reading order:
 
     first    interp_expr, independent, reference_expr, reference_fold, reference_scan, reference
-    then     interp_memory, interp_scope, interp, drawn, expr_numbers, reference_points, reference_demand
+    then     interp_memory, interp_scope, interp, drawn
 """

@@ -3,7 +3,7 @@
 This is the oracle of tests and of measured programs, so it shares no code with the rest of the system beyond the
 expressions, which it takes as they are written: nothing is folded.  The iteration space is cut into
 boxes, so small that temporaries stay below some 64 MB; threads take boxes, each of which writes elements of its own.
-`reference_fold.py` reduces; `reference_points.py` evaluates a few points.
+`reference_fold.py` reduces.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ import te_lite as te
 from ansor.measure import beside_reference, drawn_task, jobs, samples
 from ansor.measure.channel import task_payload
 from ansor.measure.check import accepted_values, mismatch
+from ansor.measure.demand import Demand
 from ansor.measure.drawn_task import DrawnTask, may_be_drawn
 from ansor.measure.jobs import JobFailure, Workbench
 from ansor.measure.samples import Definition, chosen_places
 from ansor.sketch.plain import plain_state
-from te_lite.meaning.reference_demand import Demand
 from tests.codegen_cuda.emulated_device import BACKEND, COUNTS, REFERENCE_FAULT, EmulatedDevice
 from tests.nonempty import nonempty
 from tests.workloads import WORKLOADS, argmax, conv2d_nchw, matmul, matmul_relu, softmax

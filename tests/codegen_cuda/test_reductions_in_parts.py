@@ -13,13 +13,13 @@ import pytest
 import te_lite as te
 from ansor.measure import parts, samples
 from ansor.measure.check import accepted_values
+from ansor.measure.demand import Demand
 from ansor.measure.drawn_task import WithinBounds
 from ansor.measure.jobs import JobFailure
 from ansor.measure.parts import in_parts
 from ansor.measure.samples import Definition, samples_of
 from relay_lite.op.moments import _te as moments
 from te_lite.meaning.reference import evaluate, random_inputs
-from te_lite.meaning.reference_demand import Demand
 from tests.codegen_cuda.emulated_device import REFERENCE_FAULT
 from tests.codegen_cuda.test_large_tasks import SEED, Bench, bench, loss, small_limits
 from tests.workloads import argmax, softmax

@@ -16,12 +16,12 @@ import ansor
 import codegen_c
 import te_lite as te
 from ansor.measure.check import accepted_values, mismatch
+from ansor.measure.points import PointReference
 from codegen_cuda import emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite.lowering.lower import lower
 from te_lite.meaning import interp
 from te_lite.meaning.reference import evaluate
-from te_lite.meaning.reference_points import PointReference
 from te_lite.printing.dag_json import dag_from_foreign_json, dag_to_json
 from te_lite.schedule.schedule import Schedule
 from tests.nonempty import nonempty

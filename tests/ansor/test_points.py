@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.measure import points
+from ansor.measure.points import PointReference
 from ansor.measure.rounding import rounding_errors
 from te_lite import Tensor, topi
 from te_lite.computation.tensor import ComputeOp
 from te_lite.errors import InterpError
 from te_lite.expr.dtype import DTYPES
-from te_lite.meaning import reference_points
 from te_lite.meaning.drawn import DRAWN, DrawnArray, key_of
 from te_lite.meaning.reference import evaluate
-from te_lite.meaning.reference_points import PointReference
 from tests.nonempty import nonempty
 from tests.workloads import WORKLOADS
 
@@ -83,18 +83,18 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
 @pytest.mark.parametrize("chunk", [7, 1 << 15])
 @pytest.mark.parametrize("name", sorted(WORKLOADS | MORE))
 def test_points_are_those_of_the_whole(name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference_points, "CHUNK", chunk)
+    monkeypatch.setattr(points, "CHUNK", chunk)
     dag, rng = te.ComputeDAG((WORKLOADS | MORE)[name]()), np.random.default_rng(1)
     drawn = {t: DrawnArray(t.shape, t.dtype, key_of(3, k)) for k, t in enumerate(dag.tensors) if t in dag.inputs}
     errors = rounding_errors(dag)
     tensors = [x for t in dag.outputs for x in (t, errors.get(t)) if x is not None]
     whole = evaluate([*dag.inputs, *tensors], {t: d.whole() for t, d in drawn.items()}, "float64")
-    points = PointReference(tensors, {t: lambda i, d=d: d.at(i, wide=True) for t, d in drawn.items()})
+    few = PointReference(tensors, {t: lambda i, d=d: d.at(i, wide=True) for t, d in drawn.items()})
     for t in nonempty(dag.outputs):
         mine = [x for x in (t, errors.get(t)) if x is not None]
         for _ in range(2):
             where = [rng.integers(0, n, 20) for n in t.shape]
-            for tensor, got in nonempty(zip(mine, points.at(mine, where), strict=True)):
+            for tensor, got in nonempty(zip(mine, few.at(mine, where), strict=True)):
                 want = whole[tensor][tuple(where)]
                 assert got.dtype == want.dtype
                 np.testing.assert_allclose(got, want if t.shape else want.reshape(1), rtol=1e-11, atol=1e-300)
@@ -106,7 +106,7 @@ def test_what_threads_add_at_the_same_time_is_kept() -> None:
     k = te.reduce_axis((0, 2), name="k")
     sums = te.compute((4000,), lambda i: te.sum(x[i, k], axis=k), name="sums")
     assert isinstance(sums.op, ComputeOp)
-    folded, before = reference_points._Folded(sums.op), sys.getswitchinterval()
+    folded, before = points._Folded(sums.op), sys.getswitchinterval()
 
     def add(first: int) -> bool:
         for k in range(first, 4000, 8):
@@ -128,10 +128,10 @@ def test_what_threads_add_at_the_same_time_is_kept() -> None:
 def test_a_read_out_of_range_is_said() -> None:
     x = te.placeholder((5,), name="x")
     y = te.compute((5,), lambda i: x[i + 1], name="y")
-    points = PointReference([y], {x: lambda i: i[0].astype("float64")})
-    assert points.at([y], [np.array([0, 3])])[0].tolist() == [1.0, 4.0]
+    few = PointReference([y], {x: lambda i: i[0].astype("float64")})
+    assert few.at([y], [np.array([0, 3])])[0].tolist() == [1.0, 4.0]
     with pytest.raises(InterpError, match="x: read out of range, got dimension=0 index=5 extent=5"):
-        points.at([y], [np.array([4])])
+        few.at([y], [np.array([4])])
 
 
 @pytest.mark.parametrize("dtype", sorted(DRAWN))

@@ -6,8 +6,8 @@ import itertools
 from collections import Counter
 from typing import Any
 
-from ..expr.expr import Binary, Call, Compare, Const, Expr, Load, Logical, Var
-from ..expr.visit import children
+from te_lite.expr.expr import Binary, Call, Compare, Const, Expr, Load, Logical, Var
+from te_lite.expr.visit import children
 
 
 class ExprNumbers:

@@ -1,4 +1,4 @@
-"""How much work the values of a tensor at some points are for `reference_points`, before anything is evaluated.
+"""How much work the values of a tensor at some points are for `points.py`, before anything is evaluated.
 
 Each reduction is folded once a point that is read.  How many points of it `n` points of the tensor need is bounded by
 how often one needs it, by the extents of those axes of the tensor that decide which point is read (a row of a softmax
@@ -11,11 +11,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..computation.computation import Computation
-from ..computation.tensor import ComputeOp, Tensor
-from ..expr.expr import Load, Var
-from ..expr.visit import free_vars, walk
-from ..schedule.state import root_extent
+from te_lite.computation.computation import Computation
+from te_lite.computation.tensor import ComputeOp, Tensor
+from te_lite.expr.expr import Load, Var
+from te_lite.expr.visit import free_vars, walk
+from te_lite.schedule.state import root_extent
 
 
 @dataclass(frozen=True)

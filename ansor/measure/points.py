@@ -1,9 +1,9 @@
 """What a computation means at a few points: the values of its tensors there, without whole arrays.
 
-The same expressions as in `reference.py`, evaluated on demand: a read of another tensor is the value of its body at
-the indices that are read, a read of an input asks a function.  What reductions give is kept by point, so each is folded
-once, on boxes so small that temporaries stay in a cache; several threads take the boxes of long ones.  Reductions over
-the same axes that do not need each other are folded together and share what they read.
+The same expressions as in `te_lite/meaning/reference.py`, evaluated on demand: a read of another tensor is the value of
+its body at the indices that are read, a read of an input asks a function.  What reductions give is kept by point, so
+each is folded once, on boxes so small that temporaries stay in a cache; several threads take the boxes of long ones.
+Reductions over the same axes that do not need each other are folded together and share what they read.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from ..computation.computation import Computation
-from ..computation.tensor import ComputeOp, PlaceholderOp, Tensor
-from ..errors import InterpError, require
-from ..expr.expr import Expr, IterVar, Load, Reduce, Select, Var
-from ..expr.visit import free_vars
+from te_lite.computation.computation import Computation
+from te_lite.computation.tensor import ComputeOp, PlaceholderOp, Tensor
+from te_lite.errors import InterpError, require
+from te_lite.expr.expr import Expr, IterVar, Load, Reduce, Select, Var
+from te_lite.expr.visit import free_vars
+from te_lite.meaning.reference import Box, boxes
+from te_lite.meaning.reference_expr import Array, Evaluator, np_dtype
+from te_lite.meaning.reference_fold import Folding
+from te_lite.meaning.reference_scan import scanned
+
 from .expr_numbers import ExprNumbers
-from .reference import Box, boxes
-from .reference_expr import Array, Evaluator, np_dtype
-from .reference_fold import Folding
-from .reference_scan import scanned
 
 Given = Callable[[Sequence[Array]], Array]
 """The elements of an input at indices, one array a dimension, which broadcast."""
