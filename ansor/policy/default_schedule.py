@@ -150,8 +150,9 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     drawer.most_variants = len(drawer.sketches)
     found = _bred(drawer, estimate) if breeds(task) else _drawn(drawer, estimate)
     least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
-    better = [(group, k) for value, group, k in _ranked(task, shipped, found) if value > least]
-    yield from islice(_different(_program(task, group, k) for group, k in better), TRIED)
+    # without their unrolling some rows are the same
+    better = {(id(g.variant), g.rows[k].tobytes()): (g, k) for v, g, k in _ranked(task, shipped, found) if v > least}
+    yield from islice(_different(_program(task, group, k) for group, k in better.values()), TRIED)
 
 
 def _sketches(task: SearchTask) -> list[State]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, count
@@ -147,11 +147,20 @@ def _drawn(need: Wanted, task: SearchTask) -> Iterable[State] | None:
         return None
     need.ahead()  # which are remembered
     known = REMEMBERED.programs(task)
-    if known is None:
-        drawn = list(drawn_of(task))
-        REMEMBERED.keep(task, tuple([state.steps for state in drawn]))
-        return drawn
-    return (replay(task.compute_dag, steps) for steps in known)
+    return _remembering(task) if known is None else (replay(task.compute_dag, steps) for steps in known)
+
+
+def _remembering(task: SearchTask) -> Iterator[State]:
+    """The programs that are drawn for a task, one after the other; those that were asked for are remembered.
+
+    Behind the one that the target takes none is asked for: it takes that one whenever it is asked.
+    """
+    seen: list[State] = []
+    for state in drawn_of(task):
+        seen.append(state)
+        REMEMBERED.keep(task, tuple([x.steps for x in seen]))
+        yield state
+    REMEMBERED.keep(task, tuple([x.steps for x in seen]))
 
 
 def _task(need: Wanted, target: Target) -> SearchTask:

@@ -342,7 +342,7 @@ def test_a_packed_program_that_is_refused_gives_way() -> None:
 
     with pytest.raises(te.LowerError, match="refused"):
         choose_programs(fused, ansor.Target("c"), choosing(accept_nothing))
-    assert 1 < len(refused) <= TRIED + 1
+    assert 1 < len(refused) <= TRIED + 2  # the plain nest and the loops as they are written, too
     seen: list[te.LoweredFunc] = []
 
     def accept_the_last(func: te.LoweredFunc) -> None:
