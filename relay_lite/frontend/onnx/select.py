@@ -204,7 +204,10 @@ def one_hot(node: Node) -> Expr:
     node.require(depth == depth // 1, "depth must be an integer", depth=depth)
     rank = len(node.input(0).shape) + 1
     hot = [const(v, str(values.dtype)) for v in (values[1], values[0])]
-    return call("one_hot", _from_start(node.input(0), node.known(0), int(depth)), *hot, depth=int(depth),
+    where, known = node.input(0), node.known(0)
+    if known is None and np.dtype(where.dtype).itemsize >= 4 and where.dtype != "int32":
+        where = call("clip", where, a_min=-depth - 1, a_max=depth)  # far outside stays outside in 32 bits
+    return call("one_hot", _from_start(where, known, int(depth)), *hot, depth=int(depth),
                 axis=node.axis(node.integer("axis", -1), rank), dtype=str(values.dtype))  # fmt: skip
 
 
