@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .bounded import DIGITS, LARGEST, SMALLEST, Array, Value, floats, unknown_where
+from .operators import cast
 
 
 def fold(name: str, rows: list[Value], kept: Array, unsure: Array) -> list[Value]:
@@ -48,12 +49,16 @@ def _fold_integers(name: str, v: Array, e: Array, dtype: str) -> Value:
 
 
 def _fold_floats(name: str, v: Array, e: Array, x: Value) -> Value:
-    """The sign of a zero is open: it depends on the order, and on what a sum begins with."""
+    """The sign of a zero is open: it depends on the order, and on what a sum begins with.
+
+    Sums and products of bfloat16 are kept in float32 and rounded once (docs/arithmetic.md).
+    """
     if name in ("max", "min"):
         total = v.max(axis=1) if name == "max" else v.min(axis=1)
         out = floats(total, np.where(np.isnan(total), 0.0, e.max(axis=1)), x.dtype)
     else:
-        out = (_sum if name == "sum" else _product)(v, e, x.dtype)
+        kept = "float32" if x.dtype == "bfloat16" else x.dtype
+        out = cast((_sum if name == "sum" else _product)(v, e, kept), x.dtype)
     return replace(out, unsigned=out.v == 0)
 
 
