@@ -14,7 +14,8 @@ shrink.py         the smallest description that still fails in the same way
 totals.py         what was run so far, in a committed file
 network.py, network_oracle.py, network_run.py   the same for random networks of relay_lite
 model.py          what a random ONNX model is; model_draw.py, draw_rows.py, draw_moves.py, drawing.py draw it
-model_oracle.py   what it means, of onnx_elements.py, onnx_rows.py, onnx_moves.py and blocks.py; model_run.py runs it
+model_oracle.py   what it means, of onnx_elements.py, onnx_rows.py, onnx_moves.py,
+                  onnx_recurrent.py and blocks.py; model_run.py runs it
 asks.py           the first round of a search; named.py: tasks of networks by name and of ONNX models
 lanes.py          what is looked at of programs in lanes
 

@@ -1,4 +1,4 @@
-"""Draws ONNX nodes of rows and windows: folds, norms, products, pools, sorts, running sums."""
+"""Draws ONNX nodes of rows and windows: folds, norms, products, pools, sorts, running sums, recurrent networks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from .bounded import Value
 from .drawing import Drawing
+from .onnx_recurrent import GATES
 
 FLOAT_FOLDS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
 WHOLE = ("int32", "int64", "uint32", "uint64")
@@ -26,6 +27,8 @@ class Rows(Drawing):
             sorts += [self.conv, self.conv, self.conv, self.pool, self.pool, self.channels, self.channels]
         if rank == 4:
             sorts += [self.conv_transposed]
+        if rank == 3:
+            sorts += [self.recurrent, self.recurrent]
         return sorts
 
     def rows_of_integers(self, value: Value) -> list[Any]:
@@ -165,6 +168,24 @@ class Rows(Drawing):
 
     def numbers(self, of: list[int], count: int) -> tuple[int, ...]:
         return tuple([self.pick(of) for _ in range(count)])
+
+    def recurrent(self, x: int) -> int | None:
+        """Of a few steps, with or without a bias, lengths and initial states."""
+        steps, batch, inside = self.known[x].v.shape
+        op, way, hidden = self.pick(["RNN", "GRU", "LSTM"]), self.pick(["forward", "reverse", "bidirectional"]), 3
+        if steps > 7 or batch > 6 or inside > 9:
+            return None
+        n, ways = GATES[op], 2 if way == "bidirectional" else 1
+        w, r = self.like(x, (ways, n * hidden, inside), "const"), self.like(x, (ways, n * hidden, hidden), "const")
+        bias = self.like(x, (ways, 2 * n * hidden), "const") if self.chance(0.7) else -1
+        lengths = -1
+        if self.chance(0.3):
+            lengths = self.list_of(self.rng.integers(1, steps + 1, batch).tolist(), "int32")
+        states = [self.like(x, (ways, batch, hidden), "const")] if self.chance(0.5) else [-1]
+        states += [self.like(x, (ways, batch, hidden), "const") if self.chance(0.5) else -1] if op == "LSTM" else []
+        attrs = {"linear_before_reset": self.pick([0, 1])} if op == "GRU" else {}
+        return self.several(op, x, w, r, bias, lengths, *states, hidden_size=hidden, direction=way, **attrs,
+                            results=3 if op == "LSTM" else 2)  # fmt: skip
 
     def pool(self, x: int) -> int | None:
         value = self.known[x]

@@ -19,11 +19,12 @@ from .bounded import Value, exact, floats
 from .model import Body, Model, Node, array_of
 from .onnx_elements import ELEMENTS
 from .onnx_moves import MIXES, MOVES
+from .onnx_recurrent import RECURRENT
 from .onnx_rows import ROWS
 from .operators import cast
 
 HALVES = ("float16", "bfloat16")
-COMPUTED = {**ELEMENTS, **ROWS, **MIXES}
+COMPUTED = {**ELEMENTS, **ROWS, **MIXES, **RECURRENT}
 KEEP_DTYPES = ("Cast", "DequantizeLinear")
 STASHED = ("LayerNormalization", "RMSNormalization", "GroupNormalization")
 """By their attribute `stash_type` the norm is computed in float32, of float64, too; more digits are allowed."""

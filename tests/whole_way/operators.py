@@ -240,7 +240,7 @@ def _smooth(function: str, x: Value) -> Value:
     sure = (_at_the_edge(function, x) & ~np.isfinite(v)) | ((x.v == 0) & (x.e == 0) & (v == 0))
     if function in RISING:
         sure = sure | (np.minimum(np.abs(f(low)), np.abs(f(high))) > 1.01 * LARGEST[x.dtype]) & np.isinf(v)
-    out = rounded(v, np.where(np.isnan(e), np.inf, e), x.dtype, ulps=ulps, sure=sure, at_once=True)
+    out = rounded(v, np.where(np.isnan(e) | ~x.known, np.inf, e), x.dtype, ulps=ulps, sure=sure, at_once=True)
     return replace(out, unsigned=(x.unsigned | ~x.sign_known) & (out.v == 0))
 
 
