@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from .bounded import Value
-from .drawing import Drawing
+from .draw_moves import Moves
 from .onnx_recurrent import GATES
 
 FLOAT_FOLDS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
 WHOLE = ("int32", "int64", "uint32", "uint64")
 
 
-class Rows(Drawing):
+class Rows(Moves):
     """Folds, norms, products, windows."""
 
     def rows_of_floats(self, value: Value) -> list[Any]:
@@ -26,7 +26,7 @@ class Rows(Drawing):
         if rank in (3, 4):
             sorts += [self.conv, self.conv, self.conv, self.pool, self.pool, self.channels, self.channels]
         if rank == 4:
-            sorts += [self.conv_transposed]
+            sorts += [self.conv_transposed, self.resize, self.resize, self.depth]
         if rank == 3:
             sorts += [self.recurrent, self.recurrent]
         return sorts

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from .bounded import Value
-from .draw_moves import Moves
 from .draw_rows import Rows
 from .drawing import NUMBERS_OF_A_BODY
 from .model import Body, Model
@@ -36,7 +35,7 @@ def draw(seed: int) -> Model:
     return Models(np.random.default_rng([seed, 99]), seed).model()
 
 
-class Models(Rows, Moves):
+class Models(Rows):
     """Draws whole models."""
 
     def model(self) -> Model:
@@ -61,10 +60,10 @@ class Models(Rows, Moves):
         """One more node that reads x, as its dtype allows."""
         value = self.known[x]
         if value.dtype == "bool":
-            sorts: list[Any] = [self.logic, self.where, self.to_dtype, self.move, self.to_dtype]
+            sorts: list[Any] = [self.logic, self.logic, self.where, self.where, self.to_dtype, self.move]
         elif value.is_float:
-            sorts = [self.unary, self.unary, self.binary, self.binary, self.compare, self.where, self.to_dtype,
-                     self.activation, self.clip, self.remainder, self.move, self.move, self.move, self.quantized,
+            sorts = [*[self.unary] * 6, *[self.activation] * 3, self.binary, self.binary, self.compare, self.where,
+                     self.to_dtype, self.clip, self.remainder, self.move, self.move, self.move, self.quantized,
                      self.control, *self.rows_of_floats(value)]  # fmt: skip
         else:
             sorts = [self.whole_unary, self.binary, self.binary, self.compare, self.where, self.to_dtype, self.clip,

@@ -91,6 +91,16 @@ def _leaky(args: Args, attrs: Attrs) -> Value:
     return choose(compare("<", *alike(args[0], number(0, args[0]))), low, args[0])
 
 
+def _open_zeros(meaning: Meaning) -> Meaning:
+    """Zeros of either sign: of -0.0 such a function may be made as a sum of two halves."""
+
+    def of(args: Args, attrs: Attrs) -> Value:
+        out = meaning(args, attrs)
+        return replace(out, unsigned=out.v == 0)
+
+    return of
+
+
 def _elu(args: Args, attrs: Attrs) -> Value:
     (x,) = args
     alpha = number(attrs.get("alpha", 1.0), x)
@@ -201,8 +211,9 @@ ELEMENTS: dict[str, Meaning] = {
         reduce(add, args), number(len(args), args[0])),
     "Mod": _mod, "Pow": _power, "Neg": _negative, "Sign": _sign, "Clip": _clip, "BitShift": _shift,
     "BitwiseNot": _inverted, "Not": _inverted, "Xor": _xor, "IsInf": _is_infinite, "IsNaN": _one("isnan"),
-    "Reciprocal": _reciprocal, "Relu": _relu, "LeakyRelu": _leaky, "PRelu": _leaky, "Elu": _elu, "Selu": _selu,
-    "Celu": _celu, "HardSigmoid": _hard_sigmoid, "HardSwish": _hard_swish, "Gelu": _gelu, "Mish": _mish,
+    "Reciprocal": _reciprocal, "Relu": _relu, "LeakyRelu": _leaky, "PRelu": _open_zeros(_leaky),
+    "Elu": _open_zeros(_elu), "Selu": _open_zeros(_selu),
+    "Celu": _open_zeros(_celu), "HardSigmoid": _hard_sigmoid, "HardSwish": _hard_swish, "Gelu": _gelu, "Mish": _mish,
     "Softsign": _softsign, "ThresholdedRelu": _thresholded, "Shrink": _shrink, "Acos": _acos, "Cast": _cast,
     "QuantizeLinear": _quantize, "DequantizeLinear": _dequantize,
     "And": lambda args, attrs: junction("and", *args), "Or": lambda args, attrs: junction("or", *args),
