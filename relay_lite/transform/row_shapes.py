@@ -113,7 +113,8 @@ class _Refined:
         if _is_fold(e) and e.attrs["keepdims"] and e.args[0].shape == whole:
             inner = self.moved(e.args[0], whole)
             axes = tuple([d for d, (n, one) in enumerate(zip(inner.shape, shape, strict=True)) if n != one])
-            return call(e.op.name, inner, axis=axes, keepdims=True, exclude=False)
+            if axes:  # over dimensions of one element nothing is left to be folded
+                return call(e.op.name, inner, axis=axes, keepdims=True, exclude=False)
         source = e.args[0] if is_op(e, "reshape") else e
         return source if source.shape == shape else call("reshape", source, newshape=shape)
 

@@ -34,6 +34,7 @@ from ansor.scheduler.restore import restore, settled
 from ansor.scheduler.task_progress import TaskProgress
 from te_lite.errors import require
 from te_lite.expr.dtype import SMALL_FLOATS
+from te_lite.expr.expr import FLOATS
 
 from ..compiler.build import build
 from ..ir.errors import GraphError
@@ -56,6 +57,8 @@ A_SECOND = 8
 REPEAT = 10
 TOLERANCE = {STRICT: 1e-4, FP32X3: 1e-4, TF32: 2e-2, "fp16": 2e-2, "bf16": 1.5e-1}
 """By the precision of products; see `limit_of`."""
+DOUBLE_TOLERANCE = 1e-10
+"""For networks all of whose floats are float64."""
 WINOGRAD_TOLERANCE = 1e-3
 """For networks in float32 with F(4, 3), whose transforms lose more digits."""
 OWN_ERRORS, LEAST_SHARE = 4.0, 0.1
@@ -177,7 +180,9 @@ def check(module: GraphModule, network: Network, rng: np.random.Generator) -> Ch
         if halves:
             own += _differences(_evaluated(network.graph, inputs, network.params), wanted[-1])
     function = module.module.library.graph
-    limit = limit_of(network.precision, function is not None and has_large_tiles(function), max(own))
+    large_tiles = function is not None and has_large_tiles(function)
+    doubles = _floats(network.graph) == {"float64"}
+    limit = DOUBLE_TOLERANCE if doubles else limit_of(network.precision, large_tiles, max(own))
     result = Checked(max(errors), limit, min(_differences(*wanted)))
     law = f"its results may differ from the reference by {limit:.0e} of the largest value"
     require(result.error <= limit, WrongResult, network.name, law, largest=result.error)
@@ -199,8 +204,13 @@ def limit_of(precision: str, large_tiles: bool, own: float) -> float:
 
 def rounds_to_halves(graph: IRModule) -> bool:
     """Whether there are tensors of floats narrower than float32 in a graph."""
+    return not _floats(graph).isdisjoint((*SMALL_FLOATS, "float16"))
+
+
+def _floats(graph: IRModule) -> set[str]:
+    """The dtypes of floats of a graph's tensors."""
     types = [n.type for n in post_order(graph["main"].body)]
-    return any(isinstance(t, TensorType) and t.dtype in (*SMALL_FLOATS, "float16") for t in types)
+    return {t.dtype for t in types if isinstance(t, TensorType) and t.dtype in (*FLOATS, *SMALL_FLOATS)}
 
 
 def _differences(got: Sequence[Array], want: Sequence[Array]) -> list[float]:

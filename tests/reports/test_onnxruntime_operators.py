@@ -14,6 +14,7 @@ import pytest
 from onnx import helper
 
 from relay_lite.frontend import from_onnx
+from relay_lite.frontend.onnx.domains import ADOPTED
 from relay_lite.ir.errors import GraphError
 from tests.nonempty import nonempty
 from tests.reports.everywhere import Array, compiled, node_model, of_onnx
@@ -29,7 +30,7 @@ def model_of(
 ) -> tuple[onnx.ModelProto, list[Array]]:
     """A model of one node whose weights (marked by being read-only) are initializers, and its other inputs."""
     names = ["" if a is None else f"x{k}" for k, a in enumerate(inputs)]
-    domain = "" if op.startswith("Simplified") else MS[0]
+    domain = "" if op in ADOPTED else MS[0]
     node = helper.make_node(op, names, outputs, domain=domain, **attrs)
     given = [(n, a) for n, a in zip(names, inputs, strict=True) if a is not None]
     kept = [(n, a) for n, a in given if a.flags.writeable]
@@ -37,7 +38,7 @@ def model_of(
     weights = [onnx.numpy_helper.from_array(a, n) for n, a in given if not a.flags.writeable]
     outs = [onnx.ValueInfoProto(name=y) for y in outputs if y]
     graph = helper.make_graph([node], "g", infos, outs, weights)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(*MS)]
+    opsets = [helper.make_opsetid("", 15), helper.make_opsetid(*MS)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), [a for _, a in kept]
 
 
@@ -137,6 +138,7 @@ def test_norms_with_residuals(bias: bool) -> None:
           ["y", "", "", "s"], epsilon=1e-3)  # fmt: skip
     plain = 1 / np.sqrt((x.astype("float64") ** 2).mean(-1, keepdims=True) + 1e-5)
     check("SimplifiedLayerNormalization", [x, scale], [x * plain * scale], axis=-1)
+    check("LayerNormalization", [x, scale, shift], [normalised(x.astype("float64"), 1e-5)[0] * scale + shift])
 
 
 def test_embeddings() -> None:

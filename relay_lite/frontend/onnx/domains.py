@@ -18,8 +18,11 @@ from .node import Converters
 
 FOLDERS: Mapping[str, str] = {"ai.onnx.ml": "ml", "com.microsoft": "microsoft"}
 """By domain the folder of its operators."""
-ADOPTED: Mapping[str, str] = {"SimplifiedLayerNormalization": "com.microsoft"}
-"""What onnxruntime writes as operators of ONNX's default domain, which does not have them, and whose they are."""
+ADOPTED: Mapping[str, str] = {
+    "LayerNormalization": "com.microsoft",
+    "SimplifiedLayerNormalization": "com.microsoft",
+}
+"""Whose operators are that onnxruntime writes in ONNX's default domain, also where that does not have them."""
 
 
 @lru_cache(maxsize=8)
@@ -32,6 +35,11 @@ def _table(domain: str) -> Any:
 def converters_of(domain: str) -> Converters:
     """The converters of a domain by the names of its operators."""
     return {} if _table(domain) is None else _table(domain).CONVERTERS
+
+
+def adopted(op: str) -> str:
+    """An operator of the default domain as one of the domain whose it is where ONNX does not have it."""
+    return f"{ADOPTED[op]}::{op}" if op in ADOPTED else op
 
 
 def newest_of(domain: str) -> int:

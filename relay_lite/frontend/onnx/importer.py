@@ -16,7 +16,7 @@ from ...ir.types import TensorType
 from ...ir.visit import post_order
 from .body import EXPANDED, body_of
 from .control import CONTROL, Scope
-from .domains import ADOPTED, instead_of, newest_of
+from .domains import adopted, instead_of, newest_of
 from .emit import cast, known_if_empty
 from .fixed import fixed_input
 from .imported import ComputedConstants
@@ -126,7 +126,7 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
     """Raise GraphError that names every operator without a converter, with its nodes."""
     missing: dict[str, list[str]] = {}
     for node in nodes:
-        if not is_read(node.op, opsets):
+        if not (is_read(node.op, opsets) or is_read(adopted(node.op), opsets)):
             missing.setdefault(node.op, []).append(repr(node.name))
     found = ", ".join(f"{op} ({_some(names)})" for op, names in sorted(missing.items()))
     found += "".join([f"; {op}: {instead}" for op in sorted(missing) if (instead := instead_of(op))])
@@ -141,7 +141,6 @@ def is_read(op: str, opsets: Mapping[str, int]) -> bool:
     if op not in CONTROL and op not in EXPANDED and find(op, opsets) is None:
         return False
     domain, _, name = op.rpartition("::")
-    domain = domain or ADOPTED.get(op, "")
     if domain:
         return (definition(name, opsets.get(domain, 1), domain) or 0) <= newest_of(domain)
     holds, opset = definition(op, opsets[""]) or 0, opsets[""]
@@ -303,7 +302,7 @@ class _Walk:
             return CONTROL[node.op](asked, scope)
         if node.op in EXPANDED:
             return converted_wide(lambda wide: self.expanded(node, wide), asked)
-        converter = find(node.op, self.opsets)
+        converter = find(node.op if is_read(node.op, self.opsets) else adopted(node.op), self.opsets)
         assert converter is not None
         return converted_wide(converter, asked)
 

@@ -101,8 +101,9 @@ class Node:
         return int(self._attr(name, default, int, "an integer"))
 
     def number(self, name: str, default: float | None = None) -> float:
-        """An attribute that is a number."""
-        return float(self._attr(name, default, (int, float), "a number"))
+        """An attribute that is a number; the default is rounded to float32, as ONNX stores it."""
+        stored = None if default is None else float(np.float32(default))
+        return float(self._attr(name, stored, (int, float), "a number"))
 
     def text(self, name: str, default: str | None = None) -> str:
         """An attribute that is text."""

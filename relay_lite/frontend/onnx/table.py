@@ -31,7 +31,7 @@ from . import (
     signal,
 )
 from . import movement as layout
-from .domains import ADOPTED, converters_of
+from .domains import converters_of
 from .node import Converter, Converters
 
 IGNORED: Mapping[str, Sequence[str]] = {
@@ -72,7 +72,6 @@ TABLE: Converters = {
 def find(op: str, opsets: Mapping[str, int]) -> Converter | None:
     """The converter of `op` (`domain::Operator`, or `Operator` of the default domain); None when there is none."""
     domain, _, name = op.rpartition("::")
-    domain = domain or ADOPTED.get(op, "")
     versions = (converters_of(domain) if domain else TABLE).get(name, {})
     since = [v for v in versions if v <= opsets.get(domain, 1)]
     return versions[max(since)] if since else None

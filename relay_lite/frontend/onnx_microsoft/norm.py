@@ -115,6 +115,7 @@ def _at_opset(node: Node, opset: int) -> Node:
 CONVERTERS: Converters = {
     "EmbedLayerNormalization": {1: embed_layer_norm},
     "GroupNorm": {1: channel_norm},
+    "LayerNormalization": {1: layer_norm},
     "SimplifiedLayerNormalization": {1: simplified},
     "SkipLayerNormalization": {1: skip_layer_norm},
     "SkipSimplifiedLayerNormalization": {1: skip_simplified},
