@@ -385,6 +385,18 @@ def test_one_scale_for_all_unless_there_is_an_axis() -> None:
     check("DequantizeLinear", [codes, weight(scale[0]), weight(zero[0])], [(codes.astype("float64") - 1) * scale[0]])
 
 
+def test_operators_that_onnx_has_too() -> None:
+    x, rng = floats(50, 2, 3, 4), np.random.default_rng(51)
+    check("ExpandDims", [x, weight(np.array(-2, "int32"))], [x[:, :, None]])
+    check("Trilu", [x, weight(np.array(1))], [np.triu(x, 1)])
+    at = rng.integers(0, 2, (3, 2))
+    check("GatherND", [x, at], [x[at[:, 0], at[:, 1]]])
+    check("Pad", [x, weight(np.array([0, 1, 0, 1, 0, 2])), weight(np.float32(7))],
+          [np.pad(x, [(0, 1), (1, 0), (0, 2)], constant_values=7)])  # fmt: skip
+    a, b = (rng.integers(-300, 300, shape).astype("int16") for shape in ((3, 4), (4, 5)))
+    check("MatMulInteger16", [a, b], [a.astype("int64") @ b])
+
+
 def test_an_operator_of_the_domain_that_is_not_read_is_named() -> None:
     with pytest.raises(GraphError, match=r"not supported: com\.microsoft::Snpe"):
         from_onnx(node_model("Snpe", [floats(44, 2)], domain=MS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..onnx.node import Converters
-from . import activation, attention, lstm, norm, products, quantized
+from . import activation, aliases, attention, lstm, norm, products, quantized
 
 NEWEST = 1
 """The newest version of the domain whose definitions were read."""
@@ -15,6 +15,7 @@ INSTEAD: Mapping[str, str] = {}
 
 CONVERTERS: Converters = {
     **activation.CONVERTERS,
+    **aliases.CONVERTERS,
     **attention.CONVERTERS,
     **lstm.CONVERTERS,
     **norm.CONVERTERS,
