@@ -237,6 +237,20 @@ def test_the_new_operator(seed: int) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5, err_msg=who)
 
 
+@pytest.mark.parametrize(("number", "name"), [(1, "SOFTMAX"), (2, "LOGISTIC"), (3, "SOFTMAX_ZERO")])
+def test_numbers_of_transforms_are_those_of_the_page(number: int, name: str) -> None:
+    rng = np.random.default_rng(300)
+    tree, x = Tree([], 0, "BRANCH_LT", 0.5, (), 0, (Tree([(0, 1.0)]), Tree([(1, 2.0)]))), rows(rng, "float32", 6)
+    model = node_model("TreeEnsemble", [x], domain=(ML, 5), n_targets=3, post_transform=number,
+                       **ensemble([tree], "float32"))  # fmt: skip
+    want = []
+    for row in x:
+        said = dict(leaf(tree, row))
+        want.append(transformed(np.array([said.get(k, 0.0) for k in range(3)]), name))
+    for who, (got,) in nonempty(of_onnx(model, [x])):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=who)
+
+
 STUMP: dict[str, Any] = {
     "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
     "nodes_values": [0.0, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0],
