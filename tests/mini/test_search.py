@@ -46,6 +46,7 @@ def test_the_package_is_small_and_stands_alone() -> None:
     assert foreign - set(sys.stdlib_module_names) == {"numpy", "xgboost"}
 
 
+@pytest.mark.long
 @needs_gcc
 def test_the_engine_reads_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log.json"
@@ -114,6 +115,7 @@ def test_evolution_finds_what_the_score_asks_for() -> None:
     assert len({str(state) for _, state, _ in found}) == len(found)
 
 
+@pytest.mark.long
 def test_a_seed_decides_what_is_proposed() -> None:
     def proposed() -> list[list[object]]:
         search = Search(matmul(32, 32, 32), Machine(), np.random.default_rng(5))

@@ -15,7 +15,8 @@ import te_lite as te
 
 from .everywhere import of_vectors, same_bits
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+pytestmark = [pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler"),
+              pytest.mark.one_in(3)]  # fmt: skip
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 NUMBERS = [-0.5, -0.0, 0.0, 0.5, -0.999, 0.999, -1.0, 1.0, -1.5, 1.5, -2.75, 7.99, math.nan, math.inf, -math.inf, 1e-40]
 

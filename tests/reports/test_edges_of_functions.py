@@ -78,7 +78,8 @@ def near_zero(dtype: str) -> Array:
     return np.concatenate([-sizes, [-0.0, 0.0, -30.0, -200.0, -INF, INF, NAN, 2.5]]).astype(dtype)
 
 
-ALPHA, GAMMA = 1.6732632423543772, 1.0507009873554805
+ALPHA, GAMMA = float(np.float32(1.6732632423543772)), float(np.float32(1.0507009873554805))
+"""Attributes of ONNX are float32, those that are absent, too."""
 LESS_ONE: dict[str, tuple[dict[str, float], Callable[[float], float]]] = {
     "Elu": ({"alpha": 0.75}, lambda v: 0.75 * math.expm1(v)),
     "Selu": ({}, lambda v: GAMMA * ALPHA * math.expm1(v)),

@@ -31,7 +31,8 @@ from relay_lite.tuning.network import Network
 from relay_lite.tuning.tune_network import WrongResult, check
 from te_lite.meaning.reference import evaluate
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+pytestmark = [pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler"),
+              pytest.mark.one_in(2)]  # fmt: skip
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

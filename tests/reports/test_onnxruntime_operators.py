@@ -19,7 +19,8 @@ from relay_lite.ir.errors import GraphError
 from tests.nonempty import nonempty
 from tests.reports.everywhere import Array, compiled, node_model, of_onnx
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs gcc and g++")
+pytestmark = [pytest.mark.skipif(shutil.which("g++") is None, reason="needs gcc and g++"),
+              pytest.mark.one_in(3)]  # fmt: skip
 MS = ("com.microsoft", 1)
 MISSING = ("NOT_IMPLEMENTED", "not implemented", "does not support", "cannot have both")
 """What onnxruntime says where it has an operator, but not this form of it."""
@@ -99,6 +100,7 @@ def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-np.asarray(x, "float64")))
 
 
+@pytest.mark.long
 def test_gelus_and_biases() -> None:
     x, bias = floats(1, 2, 3, 8) * 3, weight(floats(2, 8))
     line = x.astype("float64") + bias
@@ -157,6 +159,7 @@ def test_embeddings() -> None:
           [want, [0, 0], total], ["y", "m", "s"], epsilon=1e-5)  # fmt: skip
 
 
+@pytest.mark.long
 def test_group_norm() -> None:
     x, scale, shift = floats(16, 2, 4, 3, 8), weight(floats(17, 8)), weight(floats(18, 8))
     for last in (1, 0):
