@@ -42,6 +42,11 @@ class Layer:
     peephole: Expr | None
     acts: Sequence[Act]
     clip: float
+    direction: int
+
+    def product(self, index: int, x: Expr, weight: Expr) -> Expr:
+        """Rows of `x` times the weight of this direction that is input `index` of the node, 1 or 2."""
+        return call("nn.dense", x, weight)
 
     def gate(self, x: Expr, index: int, count: int = 1) -> Expr:
         """Gates `index` and following of (batch, gates * hidden)."""
@@ -53,7 +58,7 @@ class Layer:
 
     def from_state(self, h: Expr) -> Expr:
         """What the hidden state adds to all gates."""
-        out = call("nn.dense", h, self.recurrent)
+        out = self.product(2, h, self.recurrent)
         return out if self.bias is None else call("nn.bias_add", out, self.bias, axis=1)
 
 
@@ -109,6 +114,7 @@ class Kind:
     states: int
     acts: tuple[str, ...]
     step: Step
+    layer: Callable[..., Layer] = Layer
 
 
 def recurrent(kind: Kind) -> Callable[[Node], list[Expr]]:
@@ -137,7 +143,7 @@ def _run(node: Node, kind: Kind, x: Expr, d: int, backwards: bool) -> tuple[Expr
     steps, batch, size = x.shape
     layer, weight, bias = _layer(node, kind, d)
     node.require(weight.shape[1] == size, "W must have the size of the input", input=x.shape, W=weight.shape)
-    inside = call("nn.dense", reshape(x, (steps * batch, size)), weight)
+    inside = layer.product(1, reshape(x, (steps * batch, size)), weight)
     if bias is not None:
         inside = call("nn.bias_add", inside, bias, axis=1)
     state = tuple(_initial(node, 5 + s, d, batch, layer.hidden, x.dtype) for s in range(kind.states))
@@ -178,7 +184,8 @@ def _layer(node: Node, kind: Kind, d: int) -> tuple[Layer, Expr, Expr | None]:
     hole = node.optional(7) if kind.states == 2 else None
     peephole = None if hole is None else _of_direction(hole, d)
     clip = node.number("clip", 0.0)
-    return Layer(node, hidden, back, parts[1], peephole, _activations(node, kind, d), clip), weight, parts[0]
+    acts = _activations(node, kind, d)
+    return kind.layer(node, hidden, back, parts[1], peephole, acts, clip, d), weight, parts[0]
 
 
 def _of_direction(x: Expr, d: int) -> Expr:

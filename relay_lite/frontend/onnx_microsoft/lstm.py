@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 
 from ...ir.nodes import Expr
-from ..onnx.emit import cast, mul, reshape, sub, transpose
+from ..onnx.emit import call, cast, mul, reshape, sub, transpose
 from ..onnx.node import Converters, Node
 from ..onnx.quantized import dynamic_quantize
-from ..onnx.recurrent import Kind, Layer, State, lstm_step, recurrent
+from ..onnx.recurrent import Kind, Layer, lstm_step, recurrent
+from ..onnx.select import pick
 from .parts import attrs_but, other
 
-
-def _rounded(node: Node, x: Expr) -> Expr:
-    """`x` as its 8 bits mean it: what a product of integers reads, times its scale."""
-    data, scale, zero = dynamic_quantize(other(node, x, outputs=3))
-    return mul(cast(sub(cast(data, "int32"), cast(zero, "int32")), scale.dtype), scale)
+KIND = Kind(4, 2, ("Sigmoid", "Tanh", "Tanh"), lstm_step)
 
 
-class _Rounded(Layer):
-    """A layer whose product with the hidden state reads its 8 bits."""
+@dataclass(frozen=True)
+class _OfIntegers(Layer):
+    """A layer whose products are sums of integers times the scales of data and weight: (directions, 1, columns)."""
 
-    def from_state(self, h: Expr) -> Expr:
-        """What the hidden state adds to all gates."""
-        return super().from_state(_rounded(self.node, h))
+    scales: Mapping[int, Expr] = field(default_factory=dict)
+
+    def product(self, index: int, x: Expr, weight: Expr) -> Expr:
+        """Rows of `x`, quantised together, times a weight of int32."""
+        data, scale, zero = dynamic_quantize(other(self.node, x, outputs=3))
+        total = call("nn.dense", sub(cast(data, "int32"), cast(zero, "int32")), weight, out_dtype="int32")
+        factors = pick(self.scales[index], {0: range(self.direction, self.direction + 1)})
+        return mul(cast(total, x.dtype), mul(scale, reshape(factors, factors.shape[1:])))
 
 
-def _step(layer: Layer, x: Expr, state: State) -> State:
-    return lstm_step(_Rounded(**{f.name: getattr(layer, f.name) for f in fields(layer)}), x, state)
-
-
-KIND = replace(Kind(4, 2, ("Sigmoid", "Tanh", "Tanh"), lstm_step), step=_step)
-
-
-def _weight(node: Node, index: int, scale: int) -> Expr:
-    """A weight (directions, columns, 4 * hidden) of integers as floats in the order of LSTM's, which is turned."""
+def _weight(node: Node, index: int, zero: int) -> Expr:
+    """A weight (directions, columns, 4 * hidden) of integers less its zero points, in the order of LSTM's."""
     w = node.input(index)
     node.require(len(w.shape) == 3, f"input {index} must be (directions, columns, 4 * hidden)", shape=w.shape)
-    factors, zero = (_spread(node, node.input(scale + k), w) for k in range(2))
-    return transpose(mul(cast(sub(cast(w, "int32"), cast(zero, "int32")), factors.dtype), factors), (0, 2, 1))
+    return transpose(sub(cast(w, "int32"), _spread(node, cast(node.input(zero), "int32"), w)), (0, 2, 1))
 
 
 def _spread(node: Node, v: Expr, w: Expr) -> Expr:
@@ -52,10 +49,11 @@ def _spread(node: Node, v: Expr, w: Expr) -> Expr:
 
 def dynamic_lstm(node: Node) -> list[Expr]:
     """DynamicQuantizeLSTM: X of all steps is quantised once, the hidden state before every step."""
-    x = _rounded(node, node.input(0))
     rest = [node.optional(k) for k in range(3, 8)]
-    inner = other(node, x, _weight(node, 1, 8), _weight(node, 2, 10), *rest, outputs=3, **attrs_but(node))
-    found = recurrent(KIND)(inner)
+    weights = [_weight(node, k, 2 * k + 7) for k in (1, 2)]
+    scales = {k: _spread(node, node.input(2 * k + 6), node.input(k)) for k in (1, 2)}
+    inner = other(node, node.input(0), *weights, *rest, outputs=3, **attrs_but(node))
+    found = recurrent(replace(KIND, layer=partial(_OfIntegers, scales=scales)))(inner)
     inner.refuse_unread(lambda name: False)
     return found
 
