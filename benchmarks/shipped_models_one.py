@@ -46,18 +46,28 @@ ROUNDS, SLICE, LONG = 7, 0.1, 0.5
 LENGTH = 400
 
 
+KINDS = {"tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32", "tensor(bool)": "bool"}
+"""What onnxruntime calls the dtypes of inputs that are fixed."""
 UNITS, DRAWS = 4.0, 3
 """How far the functions of a library may be off in the last place, and how often that is drawn."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a table says of a model: shapes of inputs by name, and between what the values of some lie (inclusive)."""
+    """What a table says of a model: shapes of inputs by name, and between what the values of some lie (inclusive).
+
+    An input that can have one value only is fixed when the model is read.
+    """
 
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     ranges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     threads: int = 2
     gigabytes: float = 8
+
+    @property
+    def fixed(self) -> dict[str, float]:
+        """The values of inputs that are fixed."""
+        return {name: low for name, (low, high) in self.ranges.items() if low == high}
 
 
 @dataclass
@@ -190,7 +200,12 @@ def judged(path: Path, asked: Asked, network: Network, module: GraphModule, foun
     rng = np.random.default_rng(0)
     feeds = [drawn(network, asked, rng) for _ in range(2)]
     given = {i.name for i in session.get_inputs()}
-    theirs = [{name: x for name, x in one.items() if name in given} for one in feeds]
+    fixed = {
+        i.name: np.full([d if isinstance(d, int) else 1 for d in i.shape], asked.fixed[i.name], KINDS[i.type])
+        for i in session.get_inputs()
+        if i.name in asked.fixed
+    }
+    theirs = [{name: x for name, x in {**one, **fixed}.items() if name in given} for one in feeds]
     want = [session.run(None, one) for one in theirs]
     plain = session_of(path, asked, optimized=False)
     own = max(
@@ -238,7 +253,7 @@ def checked(path: Path, asked: Asked) -> Found:
     found = Found()
     try:
         start, before = time.perf_counter(), _processor_seconds()
-        network = load_network(str(path), shapes=asked.shapes)
+        network = load_network(str(path), shapes=asked.shapes, fixed=asked.fixed)
         library = relay.build(network.graph, target="c", params=network.params)
         module = GraphModule(library["default"]())
         found.first_compilation, found.kernels = time.perf_counter() - start, len(library.kernels)
