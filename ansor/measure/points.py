@@ -2,8 +2,8 @@
 
 The same expressions as in `te_lite/meaning/reference.py`, evaluated on demand: a read of another tensor is the value of
 its body at the indices that are read, a read of an input asks a function.  What reductions give is kept by point, so
-each is folded once, on boxes so small that temporaries stay in a cache; several threads take the boxes of long ones.
-Reductions over the same axes that do not need each other are folded together and share what they read.
+each is folded once, on boxes so small that temporaries stay in a cache; several threads take those of long ones, and
+reductions over the same axes are folded together where they do not need each other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .expr_numbers import ExprNumbers
 Given = Callable[[Sequence[Array]], Array]
 """The elements of an input at indices, one array a dimension, which broadcast."""
 CHUNK = 1 << 16
-"""Elements of a temporary: few enough for a cache, and so many that threads seldom wait for the interpreter."""
+"""Elements of a temporary: few enough for a cache."""
 MOST_THREADS = 32
 DEEPEST = 20_000
 REAL = "float64"
@@ -50,8 +50,7 @@ class PointReference:
     """
 
     def __init__(self, tensors: Sequence[Tensor], given: Mapping[Tensor, Given]) -> None:
-        self.given, self.numbers = given, ExprNumbers()
-        self._siblings = _siblings(Computation(tensors))
+        self.given, self.numbers, self._siblings = given, ExprNumbers(), _siblings(Computation(tensors))
         self._scans: dict[Any, list[Array]] = {}
         self._folded = {op.key: _Folded(op) for group in self._siblings.values() for op in group}
 

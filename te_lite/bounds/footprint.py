@@ -5,14 +5,11 @@ Two questions are asked of a nest, and where loops leave gaps they have differen
     Cover       the innermost loops run, level by level: how many *different values* does each axis take?
     Footprint   some loops run, maybe in part: from where *to where* does each axis go?
 
-Features describe a program by what its levels touch, and want elements: a strided loop counts its own iterations, a run
-through a fused loop that was split again counts the digits it passes, a step is that of most iterations.  The
-analytical models let any loops run that some hardware runs together (the lanes of a vector, the threads of a warp, the
-part of a loop that is unrolled) and want what lies between the first element and the last: rows of cache lines, room in
-shared memory; a step is the first one, exactly.  How far loops of other stages move the start of a region, both ask
-`start_span`.
-
-Nothing here asks for the truth of an extent.
+Features want elements: a strided loop counts its own iterations, a run through a fused loop that was split again counts
+the digits it passes, a step is that of most iterations.  The analytical models let any loops run that some hardware
+runs together (lanes, the threads of a warp, what is unrolled) and want what lies between the first element and the
+last: rows of cache lines, room in shared memory; a step is the first one, exactly.  Nothing here asks for the truth of
+an extent.
 """
 
 from __future__ import annotations
@@ -34,8 +31,7 @@ from .loop_scope import LoopKey
 from .nest import Loop, Nest
 from .reads import Form
 
-Value = Any
-"""An int, a float, or lanes of them."""
+Value = Any  # an int, a float, or lanes of them
 
 
 # -------------------------------------------------------------------------------------------------------- buffers

@@ -215,10 +215,10 @@ class CText:
             case Cast(dtype=dtype, a=Var() as a) if {dtype, a.dtype} <= {*INDEX_DTYPES}:
                 return f"({self.dialect.types[dtype]}){self.var(a)}", UNARY
             case Cast(dtype=dtype, a=a) if a.dtype in FLOATS and dtype not in FLOATS:
-                source = "f64_to" if a.dtype == "float64" else "f32_to"
-                return self.call_helper(source, dtype, self._as_float(a)), POSTFIX
-            case Cast(dtype=dtype, a=a):
-                return f"({self.dialect.types[dtype]}){self.expr(a, UNARY)}", UNARY
+                return self.call_helper(f"f{64 if a.dtype == 'float64' else 32}_to", dtype, self._as_float(a)), POSTFIX
+            case Cast(dtype=dtype, a=a):  # gcc takes no conversion of an integer for infinite
+                by = "(float)" if dtype == "float16" and a.dtype not in FLOATS else ""
+                return f"({self.dialect.types[dtype]}){by}{self.expr(a, UNARY)}", UNARY
             case Call():
                 return self._call(e)
         raise ExprError(f"C text: a {type(e).__name__} node cannot be printed, it must be lowered first")

@@ -74,8 +74,8 @@ def check(
     model, arrays = model_of(op, inputs, names, **attrs)
     theirs = by_onnxruntime(model, arrays)
     for who, found in nonempty(of_onnx(model, arrays)):
-        for oracle, values in (("page", wants), ("onnxruntime", theirs)):
-            for got, want in zip(found, values or (), strict=values is not None):
+        for oracle, values in nonempty([("page", wants), *([] if theirs is None else [("onnxruntime", theirs)])]):
+            for got, want in nonempty(zip(found, values, strict=True)):
                 want = np.asarray(want)
                 assert got.shape == want.shape, (who, oracle, got.shape, want.shape)
                 if got.dtype.kind == "f":

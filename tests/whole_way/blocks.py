@@ -17,6 +17,11 @@ REGROUPED = 4.0
 """Passes regroup sums of constants: the error of a sum grows with its operands, by so many units."""
 
 
+def absent(x: float) -> float:
+    """The value of an attribute that is not there, which is float32 as those are that are there."""
+    return float(np.float32(x))
+
+
 def number(x: float, like: Value) -> Value:
     """A constant in the dtype of `like`."""
     return cast(exact(np.asarray(x, "float64"), "float64"), like.dtype)

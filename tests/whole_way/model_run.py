@@ -40,10 +40,13 @@ class ModelJob:
 
 def run_models(jobs: Sequence[ModelJob], watch: Watch = lambda text: None) -> list[Outcome]:
     """The outcome of each model."""
-    with tempfile.TemporaryDirectory(prefix="whole_way_") as folder:
-        os.environ["CODEGEN_C_CACHE"] = folder
-        logging.disable(logging.WARNING)  # which kernels have no record
-        return [_outcome(job, watch) for job in jobs]
+    told = logging.root.manager.disable
+    with tempfile.TemporaryDirectory(prefix="whole_way_") as folder, patch.dict(os.environ, CODEGEN_C_CACHE=folder):
+        try:
+            logging.disable(logging.WARNING)  # which kernels have no record
+            return [_outcome(job, watch) for job in jobs]
+        finally:
+            logging.disable(told)
 
 
 def _outcome(job: ModelJob, watch: Watch) -> Outcome:

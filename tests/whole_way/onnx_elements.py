@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import add, arithmetic, chosen_floats, div, f, mul, number, sub
+from .blocks import absent, add, arithmetic, chosen_floats, div, f, mul, number, sub
 from .bounded import Value, exact, unknown_where
 from .operators import alike, binary, call, cast, choose, compare, junction
 
@@ -86,7 +86,7 @@ def _relu(args: Args, attrs: Attrs) -> Value:
 
 
 def _leaky(args: Args, attrs: Attrs) -> Value:
-    slope = args[1] if len(args) > 1 else number(attrs.get("alpha", 0.01), args[0])
+    slope = args[1] if len(args) > 1 else number(attrs.get("alpha", absent(0.01)), args[0])
     low = mul(args[0], slope)
     return choose(compare("<", *alike(args[0], number(0, args[0]))), low, args[0])
 
@@ -122,7 +122,7 @@ def _celu(args: Args, attrs: Attrs) -> Value:
 
 def _hard_sigmoid(args: Args, attrs: Attrs) -> Value:
     (x,) = args
-    line = add(mul(number(attrs.get("alpha", 0.2), x), x), number(attrs.get("beta", 0.5), x))
+    line = add(mul(number(attrs.get("alpha", absent(0.2)), x), x), number(attrs.get("beta", 0.5), x))
     return binary("min", binary("max", line, number(0, x)), number(1, x))
 
 

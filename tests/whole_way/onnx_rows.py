@@ -9,6 +9,7 @@ import numpy as np
 
 from .blocks import (
     Value,
+    absent,
     add,
     axes_of,
     chosen_floats,
@@ -151,14 +152,15 @@ def _from(axis: int, rank: int) -> tuple[int, ...]:
 
 def _layer_norm(args: Args, attrs: Attrs) -> Value:
     x, scale, bias = [*args, None][:3]
-    out = mul(standard(x, _from(attrs.get("axis", -1), x.v.ndim), attrs.get("epsilon", 1e-5)), scale)
+    out = mul(standard(x, _from(attrs.get("axis", -1), x.v.ndim), attrs.get("epsilon", absent(1e-5))), scale)
     return out if bias is None else add(out, bias)
 
 
 def _rms_norm(args: Args, attrs: Attrs) -> Value:
     x, scale = args
     size = f(
-        "sqrt", add(mean(mul(x, x), _from(attrs.get("axis", -1), x.v.ndim)), number(attrs.get("epsilon", 1e-5), x))
+        "sqrt",
+        add(mean(mul(x, x), _from(attrs.get("axis", -1), x.v.ndim)), number(attrs.get("epsilon", absent(1e-5)), x)),
     )
     return mul(div(x, size), scale)
 
@@ -170,7 +172,7 @@ def _channels(x: Value, rank: int) -> Value:
 def _instance_norm(args: Args, attrs: Attrs) -> Value:
     x, scale, bias = args
     rank = x.v.ndim
-    out = standard(x, tuple(range(2, rank)), attrs.get("epsilon", 1e-5))
+    out = standard(x, tuple(range(2, rank)), attrs.get("epsilon", absent(1e-5)))
     return add(mul(out, _channels(scale, rank)), _channels(bias, rank))
 
 
@@ -178,14 +180,14 @@ def _group_norm(args: Args, attrs: Attrs) -> Value:
     x, scale, bias = args
     shape, groups = x.v.shape, attrs["num_groups"]
     rows = moved(x, lambda y: y.reshape(shape[0], groups, -1))
-    out = moved(standard(rows, (2,), attrs.get("epsilon", 1e-5)), lambda y: y.reshape(shape))
+    out = moved(standard(rows, (2,), attrs.get("epsilon", absent(1e-5))), lambda y: y.reshape(shape))
     return add(mul(out, _channels(scale, len(shape))), _channels(bias, len(shape)))
 
 
 def _batch_norm(args: Args, attrs: Attrs) -> Value:
     """In the end it may be one product and one sum: the bound counts data and mean by themselves."""
     x, scale, bias, center, variance = [args[0], *[_channels(a, args[0].v.ndim) for a in args[1:]]]
-    factor = div(scale, f("sqrt", add(variance, number(attrs.get("epsilon", 1e-5), variance))))
+    factor = div(scale, f("sqrt", add(variance, number(attrs.get("epsilon", absent(1e-5)), variance))))
     out = add(mul(sub(x, center), factor), bias)
     size = (np.abs(x.v) + np.abs(center.v)) * np.abs(factor.v) + np.abs(bias.v)
     more = 8 * 2.0 ** -DIGITS[x.dtype] * np.where(np.isfinite(size), size, 0.0)
@@ -198,8 +200,8 @@ def _lrn(args: Args, attrs: Attrs) -> Value:
     around = [(0, 0), (before, n - 1 - before), *[(0, 0)] * (x.v.ndim - 2)]
     near = moved(padded(mul(x, x), around), lambda y: np.lib.stride_tricks.sliding_window_view(y, n, 1))
     total = folded("sum", near, (near.v.ndim - 1,), keep=False)
-    level = add(number(attrs.get("bias", 1.0), x), mul(number(attrs.get("alpha", 1e-4) / n, x), total))
-    return div(x, call("pow", [level, number(attrs.get("beta", 0.75), x)]))
+    level = add(number(attrs.get("bias", 1.0), x), mul(number(attrs.get("alpha", absent(1e-4)) / n, x), total))
+    return div(x, call("pow", [level, number(attrs.get("beta", absent(0.75)), x)]))
 
 
 def _mean_variance(args: Args, attrs: Attrs) -> Value:
