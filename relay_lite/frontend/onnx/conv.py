@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from ansor.core.values.checks import require_computed
-
 from ...ir.nodes import Call, Expr
-from .emit import call, const
+from .emit import call, reshape, transpose
 from .node import Converters, Node
 from .window import Window, auto_pad, bare_window, explicit_pads, halves, read_window
 
@@ -64,15 +60,15 @@ def _with_bias(node: Node, out: Expr) -> Expr:
 
 
 def conv_transpose(node: Node) -> Expr:
-    """ConvTranspose: X (N, C, spatial), W (C, CO / group, kernel), optional B (CO).
-
-    A dilated kernel is a kernel with zeros in it.
-    """
+    """ConvTranspose: X (N, C, spatial), W (C, CO / group, kernel), optional B (CO)."""
     x, weight = node.input(0), node.input(1)
     group = _transpose_groups(node, x, weight)
-    strides, reach, before, after, extra = _transpose_window(node, x.shape[2:], weight.shape[2:])
+    window = _transpose_window(node, x.shape[2:], weight.shape[2:])
+    strides, reach, before, after, extra = window
+    if reach != weight.shape[2:]:
+        return _with_bias(node, _widened(node, _of_dilated(node, x, weight, group, window), strides))
     out = call(
-        CONV_TRANSPOSE[len(x.shape) - 2], x, _dilated(node, weight, reach), strides=strides, padding=before + after,
+        CONV_TRANSPOSE[len(x.shape) - 2], x, weight, strides=strides, padding=before + after,
         output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
     )  # fmt: skip
     return _with_bias(node, _widened(node, out, strides))
@@ -136,19 +132,29 @@ def _output_shape(node: Node, n: int) -> tuple[int, ...]:
     return wanted[-n:]
 
 
-def _dilated(node: Node, weight: Expr, reach: tuple[int, ...]) -> Expr:
-    """The kernel with zeros between its elements."""
-    if weight.shape[2:] == reach:
-        return weight
-    value = node.known(1)
-    node.require(value is not None, "a dilated kernel must be constant", weight=weight.shape)
-    assert value is not None
-    steps = [max((r - 1) // max(k - 1, 1), 1) for r, k in zip(reach, value.shape[2:], strict=True)]
-    require_computed(value.shape[:2] + reach, str(value.dtype), str(node))
-    spread = np.zeros(value.shape[:2] + reach, value.dtype)
-    every = (slice(None), slice(None), *(slice(None, None, s) for s in steps))
-    spread[every] = value
-    return const(spread, str(value.dtype))
+def _of_dilated(node: Node, x: Expr, weight: Expr, group: int, window: Sequence[tuple[int, ...]]) -> Expr:
+    """With a dilated kernel: a convolution of the data with zeros between its elements, and none in the kernel."""
+    strides, reach, before, after, extra = window
+    n, (batch, channels, *extents), kernel = len(strides), x.shape, weight.shape[2:]
+    pads = [[r - 1 - p for r, p in zip(reach, side, strict=True)] for side in (before, after)]
+    node.require(min(map(min, pads)) >= 0, "padding must be less than the kernel", pads=before + after)
+    if any(s > 1 for s in strides):
+        apart = reshape(x, (batch, channels, *[d for extent in extents for d in (extent, 1)]))
+        widths = ((0, 0), (0, 0), *[w for s in strides for w in ((0, 0), (0, s - 1))])
+        spread = [d * s for d, s in zip(extents, strides, strict=True)]
+        x = reshape(call("nn.pad", apart, pad_width=widths), (batch, channels, *spread))
+        end = tuple(d - s + 1 for d, s in zip(spread, strides, strict=True))
+        x = call("strided_slice", x, begin=(0,) * n, end=end, axes=tuple(range(2, 2 + n)))
+    outputs = weight.shape[1]
+    parts = reshape(weight, (group, channels // group, outputs, *kernel))
+    weight = reshape(transpose(parts, (0, 2, 1, *range(3, 3 + n))), (group * outputs, channels // group, *kernel))
+    for axis in range(2, 2 + n):
+        weight = call("reverse", weight, axis=axis)
+    behind = [p + e for p, e in zip(pads[1], extra, strict=True)]
+    return call(
+        CONV[n], x, weight, strides=(1,) * n, padding=(*pads[0], *behind), groups=group, channels=group * outputs,
+        dilation=tuple((r - 1) // max(k - 1, 1) or 1 for r, k in zip(reach, kernel, strict=True)), kernel_size=kernel,
+    )  # fmt: skip
 
 
 CONVERTERS: Converters = {"Conv": {1: conv}, "ConvTranspose": {1: conv_transpose}}
