@@ -121,8 +121,10 @@ class Drawing:
         return tuple(shape)
 
     def like(self, x: int, shape: Sequence[int], kind: str, values: str = "small") -> int:
-        """A new constant or input of the dtype of x."""
-        k = self.put(kind, shape=tuple(shape), dtype=self.known[x].dtype, values=values)
+        """A new constant or input of the dtype of x: one element where so many are too many."""
+        dtype = self.known[x].dtype
+        k = self.put(kind, shape=tuple(shape), dtype=dtype, values=values)
+        k = self.put(kind, shape=(), dtype=dtype, values=values) if k is None else k
         assert k is not None
         return k
 
