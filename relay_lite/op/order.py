@@ -51,6 +51,7 @@ BLOCK = 32
 PART = 64
 """Elements of a line that one scan runs through; of up to twice as many, or of `MANY` lines, the whole line."""
 MANY = 1024
+"""Lines that are enough for the threads of any machine."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _blocks(x: Tensor, descending: bool) -> Run:
 def _merged(runs: Run, descending: bool) -> Run:
     """Neighbouring runs merged; of equal keys the one of the left run goes first."""
     rows, blocks, _ = runs.keys.shape
-    steps = runs.width.bit_length()
+    steps = runs.count.bit_length()  # of the longest runs, so that all passes take turns in the same memory
 
     def halved(before: Sequence[Before], i: Value, c: Value, t: Value) -> Sequence[Value]:
         begin, left, right = runs.pair(c)

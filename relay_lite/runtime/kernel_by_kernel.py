@@ -59,9 +59,12 @@ class KernelExecutor(HostMemory):
             self._programs[name] = self._device.load(files)
 
     def run(self, stream: int | None = None) -> None:
-        for step in self.plan.steps:
-            if all(self.bytes_of(s)[0] for s in step.where) and not any(self.bytes_of(s)[0] for s in step.unless):
-                self._step(step)
+        for step in filter(self._is_taken, self.plan.steps):
+            self._step(step)
+
+    def _is_taken(self, step: Step) -> bool:
+        """Whether the bools under which a step runs are what they must be."""
+        return all(self.bytes_of(s)[0] for s in step.where) and not any(self.bytes_of(s)[0] for s in step.unless)
 
     def _step(self, step: Step) -> list[Any]:
         """Run a step; the device arrays it ran on."""
@@ -80,7 +83,7 @@ class KernelExecutor(HostMemory):
     def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
         """As the device times its programs: copies do not count."""
         total = 0.0
-        for step in self.plan.steps[first:last]:
+        for step in filter(self._is_taken, self.plan.steps[first:last]):
             handles = self._step(step)
             total += self._programs[step.kernel].time(handles, number, 1, 0, False, math.inf)[0] * number
         return total

@@ -55,7 +55,9 @@ def _factor(e: Expr) -> tuple[Expr, Expr | None] | None:
         fits = found is not None and (found[1] is None or np.prod(found[1].shape) == 1)
         if found is None or not fits:
             return None
-        return call("reshape", found[0], newshape=e.shape), found[1] and call("reshape", found[1], newshape=())
+        return call("reshape", found[0], newshape=e.shape), None if found[1] is None else call(
+            "reshape", found[1], newshape=()
+        )
     if is_op(e, "subtract"):
         e, zero = e.args
         if np.prod(zero.shape) != 1 and zero.shape != (*e.shape[:-1], 1):

@@ -9,7 +9,7 @@ from typing import Any, overload
 from ..errors import ExprError, require
 from ..expr.dtype import DTYPE_LAW, DTYPES
 from ..expr.element import Before, Carried
-from ..expr.expr import ExprLike
+from ..expr.expr import ExprLike, Reduce
 from ..expr.visit import walk
 from .tensor import ComputeOp, Tensor, compute
 
@@ -69,6 +69,8 @@ def scan(
     require(given == dtypes, ExprError, name, "an element has the dtype of the one before", dtypes=dtypes, got=given)
     op = tensors[0].op
     for k, body in enumerate(op.body if isinstance(op, ComputeOp) else ()):
+        folds = any(isinstance(e, Reduce) for e in walk(body))
+        require(not folds, ExprError, name, "a reduction is a compute of its own; give it one, and read that here")
         late = [e.name for e in walk(body) if type(e) is Carried and e.output >= k]
         require(not late, ExprError, name, "a value reads the present elements of outputs in front of it", got=late)
     return made

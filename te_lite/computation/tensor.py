@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from ..errors import ExprError, require, require_name
 from ..expr.dtype import DTYPE_LAW, python_number
-from ..expr.element import Carried, Combiner, Operation, Tensor
+from ..expr.element import Before, Carried, Combiner, Operation, Tensor
 from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, Var, as_expr
 from ..expr.misuse import writing
 from ..expr.node import same
@@ -240,12 +240,23 @@ def make_compute(
 ) -> ComputeOp:
     """A checked `ComputeOp`: reductions stand at the top of the body only, axis names are unique."""
     _check_bodies(name, body)
+    _check_carried(name, axis, body)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
     names = [v.name for v in (*axis, *reduce_axis)]
     for n in names:
         law = "iterator names inside one compute must be unique; name each one, as in te.reduce_axis((0, n), 'k')"
         require(names.count(n) == 1, ExprError, name, law, name=n)
     return ComputeOp(name, axis, body, key, tag, attrs or {}, reduce_axis, scope)
+
+
+def _check_carried(name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+    """Raise ExprError for what is carried of other outputs than there are, of two scans, or along no axis."""
+    carried = [e for e in {id(e): e for x in body for e in walk(x)}.values() if isinstance(e, Carried)]
+    own = {e.now for e in carried if isinstance(e, Before)} | {e for e in carried if not isinstance(e, Before)}
+    fits = all(e.output < len(body) and e.dtype == body[e.output].dtype for e in carried)
+    law = "what a scan carries are the elements of its own outputs"
+    ok = fits and len({e.output for e in own}) == len(own) and (axis or not carried)
+    require(ok, ExprError, name, law, got=[e.name for e in carried])
 
 
 def _check_bodies(name: str, body: tuple[Expr, ...]) -> None:

@@ -110,7 +110,7 @@ def loop_nest(state: State, args: Sequence[Tensor] | None = None) -> tuple[Facts
 def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:
     """A program with the storage that its root stages share and its arguments."""
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT]
-    program = allocated([b for k in roots for b in facts.own_buffers(k)], program)
+    program = allocated(list(dict.fromkeys([b for k in roots for b in facts.own_buffers(k)])), program)
     return LoweredFunc(name, tuple([facts.arg_buffers[t] for t in facts.args]), program)
 
 

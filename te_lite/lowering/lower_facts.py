@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 
 from ..bounds.bounds import Bounds
 from ..bounds.loop_scope import BLOCKS, THREADS, kernel_of
@@ -48,7 +49,8 @@ class Facts:
             tuple(map(without_zero_terms, bodies)) if CONST_INDICES in op.attrs else bodies
             for op, bodies in zip(self.state.ops, expanded, strict=True)
         ]
-        self.read = {e.tensor for bodies in self.bodies for body in bodies for e in walk(body) if isinstance(e, Load)}
+        self.scans = any(stage.op.scans for stage in self.stages)
+        self.last_read = self._last_reads() if self.scans else {}
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
@@ -121,7 +123,7 @@ class Facts:
             return
         for index in range(stage.op.num_outputs):
             tensor = stage.op.output(index)
-            if stage.op.scans and tensor not in self.arg_buffers and tensor not in self.read:
+            if stage.op.scans and tensor not in self.arg_buffers and tensor not in self.last_read:
                 continue
             self.buffers[k, index] = self.arg_buffers.get(tensor) or self._own_buffer(k, tensor)
 
@@ -137,7 +139,26 @@ class Facts:
             return Buffer(tensor.name, tensor.dtype, stored, self.bounds.scopes[k])
         row_major = stage.storage_align is None and stage.storage_order is None
         strides = None if row_major else tuple(stored_strides(shape, stage.storage_align, stage.storage_order))
-        return Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
+        made = Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
+        return self._given_up(k, made) if self.scans else made
+
+    def _last_reads(self) -> dict[Tensor, int]:
+        """The last stage that reads each tensor; all of them where stages are computed inside each other."""
+        apart = all(s.where != ATTACHED for s in self.stages)
+        reads = [(k, e) for k, bodies in enumerate(self.bodies) for body in bodies for e in walk(body)]
+        return {e.tensor: k if apart else len(self.stages) for k, e in reads if isinstance(e, Load)}
+
+    def _given_up(self, k: int, wanted: Buffer) -> Buffer:
+        """Storage like `wanted` that nobody reads from stage k on: passes over the same elements take turns."""
+        users: dict[Buffer, list[Tensor]] = {}
+        for (s, index), buffer in self.buffers.items():
+            users.setdefault(buffer, []).append(self.stages[s].op.output(index))
+        for buffer, tensors in users.items():
+            alike = replace(buffer, name=wanted.name)
+            same = all(getattr(alike, f.name) == getattr(wanted, f.name) for f in fields(Buffer))
+            if same and buffer not in self.arg_buffers.values() and all(self.last_read.get(t, k) < k for t in tensors):
+                return buffer
+        return wanted
 
     def _computed_whole(self, k: int) -> bool:
         """Every point of stage k is computed: at root, or because a consumer that is computed whole reads it all."""

@@ -189,11 +189,16 @@ def test_what_is_refused() -> None:
 
 
 def test_what_is_no_scan() -> None:
-    x = te.placeholder((4,), name="x")
+    x, k, kept = te.placeholder((4,), name="x"), te.reduce_axis((0, 4), "k"), []
+    two = ("float32", "float32")
+    te.scan((4,), lambda before, i: (kept.append(before[1]) or before[0] + x[i], before[1]), two)
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: te.scan(x, x, x), "no tensors of states as in TVM"),
         (lambda: te.scan((), lambda before: before), "has an axis to run along"),
-        (lambda: te.scan((4,), lambda before, i: before + x[i], "int32"), "has the dtype of the one before"),
+        (lambda: te.scan((4,), lambda before, i: before + x[i], "int32"), "are the elements of its own outputs"),
+        (lambda: te.scan((4,), lambda before, i: te.sum(x[k] + before, axis=k)), "a reduction is a compute of its own"),
+        (lambda: te.compute((4,), lambda i: x[i] + kept[0]), "are the elements of its own outputs"),
+        (lambda: te.scan((4,), lambda before, i: before + kept[0]), "are the elements of its own outputs"),
         (lambda: te.scan((4,), lambda before, i: before + x[i], "int33"), "int33"),
         (lambda: te.scan((4,), lambda b, i: (b[1].now, x[i]), ("float32", "float32")), "in front of it"),
         (lambda: te.scan((4,), lambda before, i, j: before), "one index per dimension"),
