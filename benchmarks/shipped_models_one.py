@@ -186,6 +186,11 @@ def difference(got: Sequence[Array], want: Sequence[Array]) -> float:
     return worst
 
 
+def together(runs: Sequence[Sequence[Array]]) -> list[Array]:
+    """Each output of all runs as one array: what is near 0 in one is held to what it is in the others."""
+    return [np.stack(one) for one in zip(*runs, strict=True)]
+
+
 def outputs(module: GraphModule, feeds: Feeds) -> list[Array]:
     """Copies of the results of a run."""
     module.run(**feeds)
@@ -208,19 +213,20 @@ def judged(path: Path, asked: Asked, network: Network, module: GraphModule, foun
     theirs = [{name: x for name, x in {**one, **fixed}.items() if name in given} for one in feeds]
     want = [session.run(None, one) for one in theirs]
     plain = session_of(path, asked, optimized=False)
+    right = together(want)
     own = max(
-        max(difference(session.run(None, rounded_otherwise(one, rng)), w), difference(plain.run(None, one), w))
-        for one, w in zip(theirs, want, strict=True)
+        difference(together([session.run(None, rounded_otherwise(one, rng)) for one in theirs]), right),
+        difference(together([plain.run(None, one) for one in theirs]), right),
     )
     kinds = {str(w.dtype) for one in want for w in one}
     found.limit = max(MARGIN * own, *[LIMITS.get(kind, 0.0) for kind in kinds], 0.0)
-    found.error = max(difference(outputs(module, one), w) for one, w in zip(feeds, want, strict=True))
+    found.error = difference(together([outputs(module, one) for one in feeds]), right)
     found.contrast = difference(want[0], want[1])
     if not found.error <= found.limit:
         # inputs that are quantised at once forget half a unit; what follows may still hang on the units that
         # libraries differ by in their exponentials
         sessions = [session_of(path, asked, weights=rng) for _ in range(DRAWS)]
-        own = max(difference(s.run(None, one), w) for s in sessions for one, w in zip(theirs, want, strict=True))
+        own = max(difference(together([s.run(None, one) for one in theirs]), right) for s in sessions)
         found.limit = max(found.limit, min(MARGIN * own, max(own, found.contrast / 10)))
     if not found.error <= found.limit:
         found.outcome, found.reason = "wrong", blame(network, feeds[0], want[0])
