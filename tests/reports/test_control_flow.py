@@ -395,3 +395,15 @@ def test_control_flow_on_the_emulator(name: str) -> None:
         got = emulate(library, dict(zip(names, arrays, strict=True)))
         for a, b in nonempty(zip(got, case.want(*arrays), strict=True)):
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+
+
+def test_why_many_steps_are_no_loop_of_the_graph_is_said() -> None:
+    text = """g (float[1] x) => (float[n] y) <int64 m = {3000}, bool c = {1}> {
+        y = Loop (m, c, x) <body = b (int64 i, bool going, float[k] s) => (bool on, float[l] t) {
+            on = Identity (going)
+            t = Concat <axis = 0> (s, x)
+        }>
+    }"""
+    law = "at most 1024 steps are written out, and as a loop of the graph it is refused: .*, got steps=3000"
+    with pytest.raises(relay.GraphError, match=law):
+        from_onnx(model_of(text))

@@ -155,7 +155,7 @@ def test_what_is_no_attention_is_refused(attrs: dict[str, Any], said: str) -> No
     inputs = [floats(1, BATCH, ROWS, 5), weight(floats(2, 5, 3 * HIDDEN)), weight(floats(3, 3 * HIDDEN))]
     with pytest.raises(GraphError, match=said):
         from_onnx(model_of("Attention", inputs, ["y"], **({"num_heads": HEADS} | attrs))[0])
-    with pytest.raises(GraphError, match=r"masks are \(2,\), \(4,\), \(2, 4\) or \(2, 4, 4\)"):
+    with pytest.raises(GraphError, match=r"masks are \(2,\), \(4,\), \(2, 4\), \(2, 4, 4\) or \(2, 1, M, M\)"):
         from_onnx(model_of("Attention", [*inputs, np.zeros(3, "int32")], ["y"], num_heads=HEADS)[0])
 
 

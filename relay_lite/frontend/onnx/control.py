@@ -192,8 +192,8 @@ def loop(node: Node, scope: Scope) -> list[Expr]:
         try:
             last, made = _trips(node, scope, body, states, int(count)).as_node()
             return [*last, *made]
-        except GraphError:
-            pass  # it is written out, which says what is wrong
+        except GraphError as refused:
+            _require_few(node, int(count), refused)  # it is written out, which says what is wrong
     try:
         return _written(node, scope, body, states, count)
     except _Unknown:
@@ -329,10 +329,15 @@ def _in_steps(node: Node, steps: _Steps) -> tuple[list[Expr], list[Expr]]:
     if steps.count > FEW:
         try:
             return steps.as_node()
-        except GraphError:
-            pass  # it is written out, which says what is wrong
-    node.require(steps.count <= MOST_WRITTEN, f"at most {MOST_WRITTEN} steps are written out", steps=steps.count)
+        except GraphError as refused:
+            _require_few(node, steps.count, refused)  # it is written out, which says what is wrong
     return steps.written()
+
+
+def _require_few(node: Node, steps: int, refused: GraphError) -> None:
+    """Refuse steps that are too many to be written out, where a loop of the graph was `refused`."""
+    law = f"at most {MOST_WRITTEN} steps are written out, and as a loop of the graph it is refused: {refused}"
+    node.require(steps <= MOST_WRITTEN, law, steps=steps)
 
 
 def _placed(node: Node, made: Sequence[Expr], back: bool) -> list[Expr]:

@@ -119,7 +119,8 @@ def _mask(node: Node, heads: Heads, mask: Expr | None) -> Expr | None:
             inner = pick(mask, {2: range(columns - rows, columns), 3: range(columns)})
             seen = _flags(inner)
         case _:
-            law = f"masks are ({batch},), ({2 * batch},), ({batch}, {columns}) or ({batch}, {rows}, {columns})"
+            flat = f"({batch},), ({2 * batch},), ({batch}, {columns})"
+            law = f"masks are {flat}, ({batch}, {rows}, {columns}) or ({batch}, 1, M, M)"
             node.require(False, law, shape=mask.shape)
     filtered = node.number("mask_filter_value", FILTER)
     return call("where", seen, const(0, heads.query.dtype), const(filtered, heads.query.dtype))
@@ -166,6 +167,7 @@ def multi_head(node: Node) -> list[Expr]:
         node.require(node.optional(index) is None, f"{what} is for a buffer that is shared, which is not supported")
     heads = _given(node)
     old = [node.optional(6), node.optional(7)]
+    node.require((old[0] is None) == (old[1] is None), "past_key and past_value belong together")
     if old[0] is not None and old[1] is not None and old[0].shape[2]:
         heads = Heads(heads.query, concatenate([old[0], heads.keys], 2), concatenate([old[1], heads.values], 2))
     out = _attended(node, heads, _mask(node, heads, node.optional(4)), node.optional(5))
