@@ -5,6 +5,6 @@ Law: reads states and bounds, makes statements; knows no target.
 In reading order:
 
     first    zero_terms, layout, lower_facts, edges, lower_point
-    then     lower_nest, scan_nest, thread_parts, vthread, unroll, sync, lower
+    then     lower_nest, scan_nest, scan_storage, thread_parts, vthread, unroll, sync, lower
     then     written_over
 """

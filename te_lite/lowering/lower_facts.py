@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from typing import Any
 
 from ..bounds.bounds import Bounds
 from ..bounds.loop_scope import BLOCKS, THREADS, kernel_of
@@ -11,11 +11,11 @@ from ..bounds.reads import expanded_bodies, reads_all, reads_by_producer
 from ..computation.access import CONST_INDICES
 from ..computation.tensor import Tensor
 from ..errors import LowerError, require
-from ..expr.expr import Expr, Load, Var, as_expr, binary, cast
+from ..expr.expr import Expr, Var, as_expr, binary, cast
 from ..expr.lanes import row_major
 from ..expr.simplify import Simplifier
 from ..expr.storage import stored_strides
-from ..expr.visit import is_data, walk
+from ..expr.visit import is_data
 from ..extensions import installed_part
 from ..later import when_called
 from ..loops.stmt import Buffer
@@ -24,6 +24,8 @@ from ..schedule.region import ZERO, DivAtom, Linear, Region
 from ..schedule.state import ATTACHED, INLINED, ROOT
 from .layout import Layout
 
+last_reads: Callable[[Any], dict[Tensor, int]] = when_called("te_lite.lowering.scan_storage", "last_reads")
+given_up: Callable[[Any, int, Buffer], Buffer] = when_called("te_lite.lowering.scan_storage", "given_up")
 without_zero_terms: Callable[[Expr], Expr] = when_called("te_lite.lowering.zero_terms", "without_zero_terms")
 
 
@@ -50,7 +52,7 @@ class Facts:
             for op, bodies in zip(self.state.ops, expanded, strict=True)
         ]
         self.scans = any(stage.op.scans for stage in self.stages)
-        self.last_read = self._last_reads() if self.scans else {}
+        self.last_read = last_reads(self) if self.scans else {}
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
@@ -140,25 +142,7 @@ class Facts:
         row_major = stage.storage_align is None and stage.storage_order is None
         strides = None if row_major else tuple(stored_strides(shape, stage.storage_align, stage.storage_order))
         made = Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
-        return self._given_up(k, made) if self.scans else made
-
-    def _last_reads(self) -> dict[Tensor, int]:
-        """The last stage that reads each tensor; all of them where stages are computed inside each other."""
-        apart = all(s.where != ATTACHED for s in self.stages)
-        reads = [(k, e) for k, bodies in enumerate(self.bodies) for body in bodies for e in walk(body)]
-        return {e.tensor: k if apart else len(self.stages) for k, e in reads if isinstance(e, Load)}
-
-    def _given_up(self, k: int, wanted: Buffer) -> Buffer:
-        """Storage like `wanted` that nobody reads from stage k on: passes over the same elements take turns."""
-        users: dict[Buffer, list[Tensor]] = {}
-        for (s, index), buffer in self.buffers.items():
-            users.setdefault(buffer, []).append(self.stages[s].op.output(index))
-        for buffer, tensors in users.items():
-            alike = replace(buffer, name=wanted.name)
-            same = all(getattr(alike, f.name) == getattr(wanted, f.name) for f in fields(Buffer))
-            if same and buffer not in self.arg_buffers.values() and all(self.last_read.get(t, k) < k for t in tensors):
-                return buffer
-        return wanted
+        return given_up(self, k, made) if self.scans else made
 
     def _computed_whole(self, k: int) -> bool:
         """Every point of stage k is computed: at root, or because a consumer that is computed whole reads it all."""
