@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 from ..computation.tensor import Tensor
 from ..expr.expr import Load
 from ..expr.visit import walk
 from ..loops.stmt import Buffer
 from ..schedule.state import ATTACHED
-from .lower_facts import Facts
 
 
-def last_reads(facts: Facts) -> dict[Tensor, int]:
+def last_reads(facts: Any) -> dict[Tensor, int]:
     """The last stage that reads each tensor; all of them where stages are computed inside each other."""
     apart = all(s.where != ATTACHED for s in facts.stages)
     reads = [(k, e) for k, bodies in enumerate(facts.bodies) for body in bodies for e in walk(body)]
     return {e.tensor: k if apart else len(facts.stages) for k, e in reads if isinstance(e, Load)}
 
 
-def given_up(facts: Facts, k: int, wanted: Buffer) -> Buffer:
+def given_up(facts: Any, k: int, wanted: Buffer) -> Buffer:
     """Storage like `wanted` that nobody reads from stage k on, or `wanted` itself."""
     users: dict[Buffer, list[Tensor]] = {}
     for (s, index), buffer in facts.buffers.items():

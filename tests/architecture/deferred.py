@@ -42,6 +42,7 @@ WHEN_CALLED: dict[str, tuple[str, ...]] = {
         "ansor.core.device.build", "ansor.core.device.export", "ansor.layout.rewrite",
     ),
     "for the transforms of Winograd": ("te_lite.lowering.zero_terms",),
+    "for scans": ("te_lite.lowering.scan_storage",),
     "for what programs compute": ("te_lite.expr.arithmetic",),
     "for exported programs and networks": ("codegen_c.export", "codegen_c.network"),
     "for several tasks of a network": ("ansor.records.network",),
