@@ -311,7 +311,7 @@ def nest_builder(facts: Facts, tensorized: bool = False) -> NestBuilder:
     Raises LowerError where that cannot build them.
     """
     name = next((ask.nests for stage in facts.stages for ask in stage.asks if ask.nests), "")
-    name = "te_lite.lowering.scan_nest:ScanNests" if any(stage.op.scans for stage in facts.stages) else name
+    name = "te_lite.lowering.scan_nest:ScanNests" if facts.scans else name
     builder = when_called(*name.split(":")) if name else NestBuilder
     made: NestBuilder = builder(facts, tensorized)
     return made
