@@ -132,13 +132,33 @@ def derive(ctx: SketchContext, rules: tuple[SketchRule, ...], state: State, k: i
         return [state]
     out: list[State] = []
     for rule in rules:
-        condition = rule.condition(ctx, state, k)
-        if condition != Condition.SKIP:
-            for after, following in rule.apply(ctx, state, k):
-                out += derive(ctx, rules, after, following)
+        condition, outcomes = _asked(ctx, rule, state, k)
+        for after, following in outcomes:
+            out += derive(ctx, rules, after, following)
         if condition == Condition.APPLY_AND_SKIP_REST:
             break
     return out
+
+
+def _asked(ctx: SketchContext, rule: SketchRule, state: State, k: int) -> tuple[Condition, Sequence[Outcome]]:
+    """What a rule says of a stage, and makes of it.
+
+    Ordinary rules are asked once: all derivations of a context go through the same states before a rule of their own
+    applies.
+    """
+    known = _answers(ctx) if any(rule is ordinary for ordinary in CPU_RULES) else {}
+    key = id(rule), id(state), k
+    if key not in known:
+        condition = rule.condition(ctx, state, k)
+        outcomes = () if condition == Condition.SKIP else rule.apply(ctx, state, k)
+        known[key] = condition, outcomes, state
+    return known[key][:2]
+
+
+@lru_cache(maxsize=1)
+def _answers(_: SketchContext) -> dict[tuple[int, int, int], tuple[Condition, Sequence[Outcome], State]]:
+    """Those of ordinary rules in a context, with the states, so that no other takes over their identity."""
+    return {}
 
 
 def with_reader(state: State, k: int) -> tuple[State, int | None]:

@@ -108,11 +108,12 @@ def _conv_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
 
 
 def _conv_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
-    return [
-        topi.nn.conv2d_winograd_nhwc_without_weight_transform(
-            args[0], args[1], 1, _conv_window(attrs).padding, 1, attrs["out_dtype"] or None, attrs["tile_size"]
-        )
-    ]
+    """As in TVM, or one axis of the tiles after the other, which is less work on a CPU."""
+    data, weight, padding, m = args[0], args[1], _conv_window(attrs).padding, attrs["tile_size"]
+    dtype = attrs["out_dtype"] or data.dtype
+    if attrs["by_axis"] and dtype == data.dtype:
+        return [topi.nn.conv_winograd_by_axis(data, weight, padding, m, transformed=True)]
+    return [topi.nn.conv2d_winograd_nhwc_without_weight_transform(data, weight, 1, padding, 1, dtype, m)]
 
 
 define(
@@ -122,6 +123,7 @@ define(
     _conv_numpy,
     _conv_te,
     tile_size=4,
+    by_axis=False,
     **conv_defaults(2, "NHWC", "HWIO"),
 )
 
@@ -145,8 +147,12 @@ def contrib_conv2d_winograd_without_weight_transform(
     kernel_layout: str = "HWIO",
     out_layout: str = "",
     out_dtype: str = "",
+    by_axis: bool = False,
 ) -> Call:
-    """3x3 convolution of [N, H, W, CI] with a transformed weight [a, a, CO, CI], a = tile_size + 2."""
+    """3x3 convolution of [N, H, W, CI] with a transformed weight [a, a, CO, CI], a = tile_size + 2.
+
+    Tiles are transformed whole, as in TVM, or `by_axis`, one axis after the other.
+    """
     return conv_call(CONV, 2, data, weight, strides, padding, dilation, kernel_size, tile_size=tile_size, groups=groups,
                      channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
-                     out_dtype=out_dtype)  # fmt: skip
+                     out_dtype=out_dtype, by_axis=by_axis)  # fmt: skip

@@ -122,7 +122,7 @@ def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a clas
             return with_folded_stride(node)
         exact = precision != TF32 and PassContext.current().option(WINOGRAD, True)
         m = winograd_tile(node, target) if node.op.name == "nn.conv2d" and exact else None
-        return node if m is None else _as_winograd(node, m)
+        return node if m is None else _as_winograd(node, m, by_axis=target == "c")
 
     def run(function: Function) -> Function:
         return rewrite_layouts(function, finish=choose)
@@ -130,12 +130,12 @@ def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a clas
     return Pass("AlterOpLayout", 3, (), run)
 
 
-def _as_winograd(conv: Call, m: int) -> Call:
+def _as_winograd(conv: Call, m: int, by_axis: bool) -> Call:
     """An NHWC convolution as winograd over tiles of m x m; its weight becomes [m+2, m+2, CO, CI]."""
     data, kernel = conv.args
     by_output = call("transpose", kernel, axes=(3, 2, 0, 1))
     weight = call("nn.contrib_conv2d_winograd_weight_transform", by_output, tile_size=m)
-    attrs = {**conv.attrs, "tile_size": m, "channels": kernel.shape[3]}
+    attrs = {**conv.attrs, "tile_size": m, "channels": kernel.shape[3], "by_axis": by_axis}
     return call("nn.contrib_conv2d_winograd_without_weight_transform", data, weight, **attrs)
 
 

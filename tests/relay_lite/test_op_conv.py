@@ -128,16 +128,17 @@ def test_transposed_is_the_adjoint_of_the_convolution() -> None:
 
 
 @pytest.mark.parametrize("tile", [2, 4, 6])
-@given(size=st.tuples(st.integers(3, 9), st.integers(3, 9)), padding=st.integers(0, 2), batch=st.integers(1, 2))
+@given(size=st.tuples(st.integers(3, 9), st.integers(3, 9)), padding=st.integers(0, 2), batch=st.integers(1, 2),
+       by_axis=st.booleans())  # fmt: skip
 @examples(8)
 @pytest.mark.one_in(2)
-def test_winograd_is_the_convolution(tile: int, size: tuple[int, int], padding: int, batch: int) -> None:
+def test_winograd_is_the_convolution(tile: int, size: tuple[int, int], padding: int, batch: int, by_axis: bool) -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(batch, *size, 3)).astype("float32"), rng.normal(size=(5, 3, 3, 3)).astype("float32")
     transform = relay.nn.contrib_conv2d_winograd_weight_transform(relay.var("w", w.shape), tile)
     (u,) = check(transform, {"w": w})
     call = relay.nn.contrib_conv2d_winograd_without_weight_transform(
-        relay.var("x", x.shape), relay.var("u", u.shape), tile, 1, padding, channels=5, kernel_size=3
+        relay.var("x", x.shape), relay.var("u", u.shape), tile, 1, padding, channels=5, kernel_size=3, by_axis=by_axis
     )
     (got,) = check(call, {"x": x, "u": u}, own_rtol=1e-3)
     direct = relay.nn.conv2d(relay.var("x", x.shape), relay.var("w", w.shape), 1, padding, data_layout="NHWC")

@@ -224,6 +224,17 @@ def test_winograd_by_axis(m: int) -> None:
     check(topi.nn.conv_winograd_by_axis(x, w, (1, 1, 2), m), [x, w], want, rtol=1e-10)
 
 
+@pytest.mark.parametrize("m", [2, 4])
+def test_winograd_by_axis_with_a_transformed_weight(m: int) -> None:
+    """Padded otherwise on each side."""
+    x, w = inputs_of((2, 9, 6, 3), (5, 3, 3, 3))
+    weight = topi.nn.conv2d_winograd_weight_transform(w, m)
+    out = topi.nn.conv_winograd_by_axis(x, weight, (1, 0, 2, 1), m, transformed=True)
+    check(out, [x, w], lambda a, b: testing.convolve_last(a, b.transpose(2, 3, 1, 0), 1, (1, 0, 2, 1)), rtol=1e-10)
+    with pytest.raises(ExprError, match=r"or \[a, a, CO, CI\], and there must be a padding for D, H and W, got data"):
+        topi.nn.conv_winograd_by_axis(x, weight, (1, 0, 2), m, transformed=True)
+
+
 def test_winograd_by_axis_says_what_it_needs() -> None:
     x, w = inputs_of((1, 5, 5, 3), (3, 1, 3, 2))
     with pytest.raises(ExprError, match=r"winograd by axis: the weight must be \[\*K, 3, 3, CI, CO\]"):
