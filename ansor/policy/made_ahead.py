@@ -39,7 +39,7 @@ from .default_schedule import breeds, default_states, drawn_of, draws
 # ------------------------------------------------------------------------------------------------------ jobs of workers
 
 
-BRED, DRAWN, PLAIN = 4.0, 1.0, 0.1
+BRED, DRAWN, DRAWN_ON_CPU, PLAIN = 4.0, 1.0, 0.5, 0.1
 """What a task costs whose programs are bred, are drawn otherwise, or are known, by comparison."""
 Programs = tuple[tuple[Step, ...], ...]
 """The steps of programs, best first."""
@@ -69,7 +69,7 @@ class Wish:
     def cost(self) -> float:
         """What it takes, by comparison with others."""
         if self.draws:
-            return BRED if breeds(self.task) else DRAWN
+            return BRED if breeds(self.task) else DRAWN if self.task.target.is_gpu else DRAWN_ON_CPU
         return 0.0 if self.asked is None else PLAIN
 
     @cached_property

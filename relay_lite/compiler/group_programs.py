@@ -23,11 +23,11 @@ from te_lite.schedule.state import State
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Function
+from ..ir.visit import function_calls
 from ..op.lower_group import LoweredGroup, lower_group, whole_loop
 from ..runtime.assemble import reshaped_params
 from ..runtime.devices import network_backend
-from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
-from .optimize import group_uses
+from ..transform.layout_rewrite import PackedLayouts, constant_weights, pack_weights, packs_weights, with_packed
 
 Accept = Callable[[LoweredFunc], None]
 REMEMBERED = Remembered()
@@ -92,6 +92,10 @@ class Wanted:
     def untuned(self) -> bool:
         """Whether it is worth tuning, and has no record."""
         return self.group.is_complex and self.recorded is None
+
+
+Needs = Mapping[tuple[Function, tuple[int, ...]], Wanted]
+"""What groups need, by the group and those of its arguments that may be packed."""
 
 
 def wanted(function: Function, target: Target, weights: Sequence[int] = ()) -> Wanted:
@@ -195,7 +199,7 @@ Choose = Callable[[Wanted, Set[str]], T]
 
 
 def choose_programs(
-    fused: Function, target: Target, choose: Choose[T], needs: Mapping[Function, Wanted] | None = None
+    fused: Function, target: Target, choose: Choose[T], needs: Needs | None = None
 ) -> tuple[Function, dict[Function, T]]:
     """Let `choose` choose for every different group of a fused graph that needs a kernel, in the order of their use.
 
@@ -210,7 +214,7 @@ def choose_programs(
 
     @cache
     def one(function: Function, weights: tuple[int, ...]) -> T:
-        need = needs.get(function) or wanted(function, target, weights)
+        need = needs.get((function, weights)) or wanted(function, target, weights)
         found = choose(need, taken)
         found = chosen.setdefault(found.function, found)
         taken.add(found.name)
@@ -229,21 +233,25 @@ def choose_programs(
     return packed, chosen
 
 
-def needs_of(fused: Function, target: Target, ahead: MadeAhead | None = None) -> dict[Function, Wanted]:
-    """What the groups of a graph need whose weights are not packed; `ahead` makes their kernels, if it is given."""
-    if packs_weights(target):
-        return {}
-    needs = {f: wanted(f, target) for f in group_uses(fused) if reshaped_params(f) is None}
+def needs_of(fused: Function, target: Target, ahead: MadeAhead | None = None) -> Needs:
+    """What the groups of a graph need, by what of them may be packed; `ahead` makes their kernels, if it is given."""
+    packs = packs_weights(target)
+    calls = [c for c in dict.fromkeys(function_calls(fused.body)) if whole_loop(c.function) is None]
+    groups = dict.fromkeys([(c.function, constant_weights(c) if packs else ()) for c in calls])
+    needs = {key: wanted(key[0], target, key[1]) for key in groups if reshaped_params(key[0]) is None}
     if ahead is None:
         return needs
     asked = network_backend(target.kind.name).asked(str(target))
-    return {f: _begun(need, _task(need, target), asked, ahead) for f, need in needs.items()}
+    return {key: _begun(need, _task(need, target), asked, ahead) for key, need in needs.items()}
 
 
 def _begun(need: Wanted, task: SearchTask, asked: str | None, ahead: MadeAhead) -> Wanted:
-    """A group whose kernel is made ahead; the programs that are drawn for it are remembered."""
+    """A group whose kernel is made ahead; the programs that are drawn for it are remembered.
+
+    What may be packed is known with its program only, so that no kernel is made of a group with weights.
+    """
     recorded = None if need.recorded is None else need.recorded.steps
-    wish = Wish(task, need.group.name, asked, REMEMBERED.programs(task), recorded)
+    wish = Wish(task, need.group.name, None if need.weights else asked, REMEMBERED.programs(task), recorded)
     ahead.add(wish)
 
     def made() -> Made | None:

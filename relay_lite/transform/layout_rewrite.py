@@ -95,18 +95,18 @@ def pack_weights(graph: Function, choose: Choose) -> Function:
     def change(node: Expr) -> Expr:
         if not isinstance(node, FunctionCall):
             return node
-        weights = tuple([k for k in _weights(node.function) if isinstance(node.args[k], Constant)])
-        function, layouts = choose(node.function, weights)
+        function, layouts = choose(node.function, constant_weights(node))
         args = [pack(a, layouts[k]) if k in layouts else a for k, a in enumerate(node.args)]
         return node if function is node.function else FunctionCall(function, tuple(args))
 
     return rewrite_all(graph, change)
 
 
-def _weights(function: Function) -> list[int]:
-    """The parameters of a group that an operator reads as its weight."""
-    nodes = [node for node in post_order(function.body) if isinstance(node, Call) and node.op.name in WEIGHTED]
-    return [k for k, p in enumerate(function.params) if any(node.args[1] is p for node in nodes)]
+def constant_weights(node: FunctionCall) -> tuple[int, ...]:
+    """The arguments of a group that an operator of it reads as its weight, and that are constant."""
+    inside = [x for x in post_order(node.function.body) if isinstance(x, Call) and x.op.name in WEIGHTED]
+    weights = [k for k, p in enumerate(node.function.params) if any(x.args[1] is p for x in inside)]
+    return tuple([k for k in weights if isinstance(node.args[k], Constant)])
 
 
 @dataclass(frozen=True, eq=False)

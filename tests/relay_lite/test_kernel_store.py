@@ -9,17 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ansor
 from ansor.core.device.network_plan import KernelCode
+from ansor.policy import made_ahead
+from ansor.policy.made_ahead import Made
 from ansor.sketch.plain import plain_state
 from codegen_c.errors import CompileError
 from codegen_c.network import CNetworkBackend
 from relay_lite import reference
-from relay_lite.compiler import kernels
+from relay_lite.compiler import group_programs, kernels
 from relay_lite.compiler.build import build, compile_fused
 from relay_lite.compiler.optimize import extract_tasks
 from relay_lite.ir.make import call, var
@@ -92,7 +95,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 FRESH = """
-from relay_lite.compiler import kernels
+from relay_lite.compiler import group_programs, kernels
 from tests.relay_lite.test_kernel_store import build, check, digest, network
 
 def never(*args):
@@ -123,6 +126,28 @@ def test_one_thread_and_many_make_the_same(
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid, count=count: set(range(count)))
         made.append(build(network(), target="c"))
     assert digest(made[0]) == digest(made[1]) and chosen == [*KERNELS, *KERNELS]
+    check(made[1], network())
+
+
+def test_workers_make_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They draw programs where weights may be packed, and make kernels where none may."""
+    made, took = [], list[Made]()
+    plain = Made.of
+
+    def of(answered: dict[str, Any], name: str) -> Made:
+        took.append(plain(answered, name))
+        return took[-1]
+
+    monkeypatch.setattr(Made, "of", staticmethod(of))
+    monkeypatch.setattr(made_ahead, "host_cores", lambda: 2)
+    for least in (float("inf"), 0.0):
+        monkeypatch.setenv("CODEGEN_C_CACHE", str(tmp_path / str(least)))
+        monkeypatch.setattr(group_programs, "REMEMBERED", made_ahead.Remembered())
+        monkeypatch.setattr(made_ahead, "LEAST", least)
+        made.append(build(network(), target="c"))
+    assert digest(made[0]) == digest(made[1])
+    assert sorted(one.kernel.name for one in took if one.kernel) == ["fused_exp", "fused_transpose"]
+    assert {one.kernel for one in took if one.drawn} == {None}
     check(made[1], network())
 
 
