@@ -19,8 +19,7 @@ from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Function
 from ..ir.visit import function_calls
 from ..op.lower_group import LoweredGroup, lower_group, recurrence_of, whole_loop
-from ..runtime.devices import network_backend
-from ..runtime.kernel_by_kernel import KernelByKernel
+from ..runtime.devices import network_backend, passes_over
 from ..transform import (
     AlterOpLayout,
     AutoSchedulerLayoutRewrite,
@@ -65,7 +64,7 @@ def optimize(
     target = Target.of(target)
     function = bind_params(main_function(graph), {} if params is None else params)
     if has_control(function):
-        select = SelectBranches(everywhere=not _passes_over(target.kind.name))
+        select = SelectBranches(everywhere=not passes_over(target.kind.name))
         function = select(with_constants_inside(FoldConstant()(function)))
     fused = pipeline(target)(function)
     fused = share_groups(fused) if has_control(fused) else fused
@@ -100,11 +99,6 @@ def pipeline(target: Target) -> Pass:
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),
     ]
     return Sequential(passes, name="optimize")
-
-
-def _passes_over(kind: str) -> bool:
-    """Whether executors of a kind of target pass over the kernels of a way that is not taken."""
-    return kind == "c" or isinstance(network_backend(kind), KernelByKernel)
 
 
 def _runs(function: Function, target: Target) -> bool:

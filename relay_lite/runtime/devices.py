@@ -21,3 +21,8 @@ def network_backend(kind: str) -> NetworkBackend:
     found = backend(kind)
     made: NetworkBackend = found.networks or KernelByKernel(found)
     return made
+
+
+def passes_over(kind: str) -> bool:
+    """Whether executors of a kind of target pass over the kernels of a way that is not taken.  Raises as above."""
+    return kind == "c" or isinstance(network_backend(kind), KernelByKernel)

@@ -20,7 +20,7 @@ from te_lite.errors import TeError, require
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
 from ..ir.nodes import Array, Function
-from .devices import network_backend
+from .devices import network_backend, passes_over
 from .files import NetworkFiles, read_folder, write_folder
 
 
@@ -57,7 +57,7 @@ class NetworkLibrary:
     def on(self, device: DeviceId | None = None) -> NetworkOnDevice:
         """The network on a device: memory of its own, parameters in place.
 
-        Raises GraphError when the device is of another kind than the target, or cannot run the binaries.
+        Raises GraphError when the device is of another kind than the target, or cannot run the binaries or the plan.
         """
         backend = network_backend(self.kind)
         device = DeviceId(backend.device_type) if device is None else device
@@ -67,6 +67,9 @@ class NetworkLibrary:
         law = f"was built for target {self.target!r}, which runs on {backend.device_type} devices"
         require(ok, GraphError, "network", law, device=str(device))
         backend.check_machine(self.machine, device.device_id)
+        guarded = [step.kernel for step in self.plan.steps if step.where or step.unless]
+        law = f"executors of {self.kind!r} pass over no kernel"
+        require(not guarded or passes_over(self.kind), GraphError, "network", law, kernels=guarded)
         return NetworkOnDevice(self, backend.open(self, device.device_id), device)
 
     def aligned_value(self, name: str) -> Array:

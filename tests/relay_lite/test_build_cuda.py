@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.core.device.network_plan import ExecutionPlan
 from ansor.core.target.hardware import HardwareParams
 from ansor.policy.default_schedule import default_states
 from ansor.sketch.plain import plain_state
@@ -90,6 +92,16 @@ def test_export_and_load(library: NetworkLibrary, tmp_path: Path) -> None:
     again = load(tmp_path / "network")
     assert again.plan == library.plan and again.kernels == library.kernels and again.binaries == library.binaries
     assert again.machine == {"architecture": "sm_90"}
+
+
+def test_a_plan_that_passes_over_kernels_is_refused(library: NetworkLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaNetworkBackend, "check_machine", lambda *_: None)
+    first, *others = library.plan.steps
+    storages = [replace(s, nbytes=1) if k == 0 else s for k, s in enumerate(library.plan.storages)]
+    guarded = object.__new__(ExecutionPlan)  # a guard is one byte, and this plan has no such storage
+    vars(guarded).update(vars(library.plan) | {"steps": (replace(first, unless=(0,)), *others), "storages": storages})
+    with pytest.raises(GraphError, match="network: executors of 'cuda' pass over no kernel, got kernels="):
+        replace(library, plan=guarded)["default"]()
 
 
 @pytest.mark.parametrize(
