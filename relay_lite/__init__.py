@@ -80,6 +80,7 @@ from .op.elementwise import (
     tanh,
     trunc,
 )
+from .op.forest import forest
 from .op.join import concatenate, repeat, split, stack, tile
 from .op.order import argsort, cumprod, cumsum, sort, sort_with_positions, topk
 from .op.pick import gather, gather_nd, reverse, strided_slice, take
@@ -96,7 +97,7 @@ __all__ = [
     "argsort", "as_text", "asin", "asinh", "atan", "atanh", "bind_params", "bitwise_and", "bitwise_or",
     "bitwise_xor", "broadcast_to", "build", "cast", "ceil", "clip", "concatenate", "const", "copy", "cos", "cosh",
     "cpu", "cumprod", "cumsum", "device", "divide", "equal", "erf", "exp", "expand_dims", "floor", "floor_divide",
-    "floor_mod", "free_vars", "frontend", "full", "full_like", "gather", "gather_nd", "gpu", "graph_executor",
+    "floor_mod", "forest", "free_vars", "frontend", "full", "full_like", "gather", "gather_nd", "gpu", "graph_executor",
     "greater", "greater_equal", "image", "ir", "isnan", "layout_transform", "left_shift", "less", "less_equal",
     "load", "load_param_dict", "log", "log2", "log10", "logical_and", "logical_not", "logical_or", "logical_xor",
     "max", "maximum", "mean", "mean_variance", "min", "minimum", "mod", "multiply", "nd", "negative", "nn",

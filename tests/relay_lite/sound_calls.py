@@ -21,6 +21,10 @@ def b(*shape: int) -> relay.Var:
     return relay.var("b", shape, "bool")
 
 
+def u(*shape: int) -> relay.Var:
+    return relay.var("u", shape, "uint32")
+
+
 _UNARY = "exp log log2 log10 sqrt rsqrt erf sigmoid tanh sin cos tan sinh cosh atan floor ceil round trunc abs " \
          "asin acos asinh acosh atanh negative sign copy isnan nn.relu nn.leaky_relu zeros_like ones_like " \
          "nn.batch_flatten shape_of reverse " \
@@ -88,6 +92,7 @@ SOUND: dict[str, tuple[tuple[Expr, ...], dict[str, Any]]] = {
     "sort_with_positions": ((f(2, 3),), {"axis": 1}),
     "cumsum": ((f(2, 3),), {"axis": 1}),
     "cumprod": ((f(2, 3),), {"axis": 0}),
+    "forest": ((f(3, 4), u(8), f(8), f(8, 2), b(2, 5), u(2, 5, 3)), {}),
 }  # fmt: skip
 
 

@@ -22,11 +22,13 @@ from .scores import (
     transformed,
     two,
 )
-from .walk import Forest, leaves_of
+from .timetable import said_by
+from .walk import Forest, depth_of, leaves_of, require_features
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 """In the order of their numbers in TreeEnsemble."""
 EMPTY = {"AVERAGE": 0.0, "SUM": 0.0, "MIN": np.inf, "MAX": -np.inf}
+FOLDS = {"AVERAGE": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}
 JOINED = {"AVERAGE": np.add, "SUM": np.add, "MIN": np.minimum, "MAX": np.maximum}
 
 
@@ -107,6 +109,11 @@ def _scores(node: Node, x: Expr, forest: Forest, weights: forests.Weights, targe
     JOINED[aggregate].at(table, (weights.nodes, weights.targets), weights.values.astype(x.dtype))
     if aggregate in ("MIN", "MAX"):
         _require_scored(node, forest, weights, targets)
+    require_features(node, x, forest)
+    depth_of(node, forest)
+    found = said_by(x, forest, table, FOLDS[aggregate], EMPTY[aggregate])
+    if found is not None:
+        return mul(found, 1 / trees) if aggregate == "AVERAGE" else found
     at = leaves_of(node, x, forest)
     if targets == 1:
         said, axis = call("take", const(table[:, 0], x.dtype), at, axis=0, mode="fast"), 1
@@ -117,8 +124,7 @@ def _scores(node: Node, x: Expr, forest: Forest, weights: forests.Weights, targe
 
 
 def _joined(said: Expr, aggregate: str, axis: int) -> Expr:
-    name = {"AVERAGE": "sum", "SUM": "sum", "MIN": "min", "MAX": "max"}[aggregate]
-    return call(name, said, axis=(axis,), keepdims=False)
+    return call(FOLDS[aggregate], said, axis=(axis,), keepdims=False)
 
 
 def _require_scored(node: Node, forest: Forest, weights: forests.Weights, targets: int) -> None:

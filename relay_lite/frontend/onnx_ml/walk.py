@@ -56,12 +56,16 @@ def depth_of(node: Node, forest: Forest) -> int:
     return steps
 
 
-def leaves_of(node: Node, x: Expr, forest: Forest) -> Expr:
-    """The leaf that every row of `x` (rows, features) comes to in every tree: numbers of nodes, (rows, trees)."""
+def require_features(node: Node, x: Expr, forest: Forest) -> None:
+    """Refuse a forest that compares features which rows of `x` have not."""
     law = "features must be in the input"
     most = int(forest.features[~forest.leaves].max(initial=0))
     least = int(forest.features[~forest.leaves].min(initial=0))
     node.require(least >= 0 and most < x.shape[1], law, features=(least, most), columns=x.shape[1])
+
+
+def leaves_of(node: Node, x: Expr, forest: Forest) -> Expr:
+    """The leaf that every row of `x` (rows, features) comes to in every tree: numbers of nodes, (rows, trees)."""
     steps, shape = depth_of(node, forest), (x.shape[0], len(forest.roots))
     start = broadcast_to(const(forest.roots[None], "int32"), shape)
     if not steps:
