@@ -84,7 +84,8 @@ def _forest_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
     def after(node: Value, row: Value) -> Value:
         word = nodes[node % count]
         goes = x[row, cast("int64", word % width)] <= thresholds[node % count]
-        return word // width + cast("uint32", goes)
+        following: Value = word // width + cast("uint32", goes)
+        return following
 
     def step(before: Sequence[Before], part: Value, row: Value, t: Value) -> Sequence[Value]:
         first, ways = starts[part, t], before[side : 2 * side]
