@@ -42,9 +42,12 @@ from .fuse_attention import DTYPES, fuse_attention
 from .fuse_moves import fuse_moves
 from .fused_function import call_groups
 from .sequential import Pass, PassContext
-from .simplify_expr import RESHAPES, TRANSPOSITIONS
+from .simplify_expr import MOVES, RESHAPES, TRANSPOSITIONS
 
-MAX_DEPTH = 256
+MAX_DEPTH, MOST_MOVES = 256, 96
+"""The nodes of a group, and those of them that move elements, which become loops of their own in a concatenation: a C
+compiler takes more than twice as long for twice as many.
+"""
 LONG, TIMES = 512, 8
 """Operations of an expression that are too many where each of its operators is written so often."""
 MERE_MOVES = *RESHAPES, *TRANSPOSITIONS
@@ -166,6 +169,7 @@ class _Group:
 
     parent: int
     pattern: OpPattern
+    moves: int
     size: int = 1
 
 
@@ -174,7 +178,8 @@ class _Groups:
 
     def __init__(self, graph: FlowGraph, tree: list[Dominator], max_depth: int) -> None:
         self.graph, self.tree, self.max_depth = graph, tree, max_depth
-        self.groups = [_Group(k, pattern) for k, pattern in enumerate(graph.patterns)]
+        moves = [is_op(node, *MOVES) for node in graph.nodes]
+        self.groups = [_Group(k, *facts) for k, facts in enumerate(zip(graph.patterns, moves, strict=True))]
         self.written: dict[int, int] = {}
 
     def root(self, k: int) -> int:
@@ -193,8 +198,10 @@ class _Groups:
         if accepts is None:
             return
         path = between(self.graph, k, end)
-        size = sum(self.groups[n].size for n in (k, *path[:-1])) + self.groups[self.root(end)].size
-        fits = size <= self.max_depth and all(accepts(self.groups[self.root(n)].pattern, n == end) for n in path)
+        joined = [*[self.groups[n] for n in (k, *path[:-1])], self.groups[self.root(end)]]
+        size = sum(group.size for group in joined)
+        small = size <= self.max_depth and sum(group.moves for group in joined) <= MOST_MOVES
+        fits = small and all(accepts(self.groups[self.root(n)].pattern, n == end) for n in path)
         written = self._written_out((k, *path)) if fits else {}
         if fits and max(written.values(), default=0) <= max(LONG, TIMES * size):
             self.written.update(written)
@@ -244,6 +251,7 @@ class _Groups:
             below, above = self.groups[child], self.groups[root]
             below.parent = root
             above.size += below.size
+            above.moves += below.moves
             if below.pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
                 above.pattern = OpPattern(max(above.pattern, below.pattern))
 

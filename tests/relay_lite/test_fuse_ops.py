@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relay_lite as relay
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem
 from relay_lite.ir.op_registry import OpPattern
 from relay_lite.ir.visit import post_order
 from relay_lite.transform import DefuseOps, FuseOps, PassContext
 from relay_lite.transform.dominator import flow_graph
-from relay_lite.transform.fuse_ops import fuse_ops, own_scalars, partition
+from relay_lite.transform.fuse_ops import MOST_MOVES, fuse_ops, own_scalars, partition
 from relay_lite.transform.fused_function import fused_name, structure
 from tests.nonempty import nonempty
 
@@ -136,6 +137,13 @@ def test_depth_limit_and_level_zero() -> None:
         assert structure(FuseOps()(Function((), body))) == structure(fuse_ops(Function((), body), fuse=False))
     with PassContext(config={"relay.FuseOps.max_depth": 2}):
         assert structure(FuseOps()(Function((), body))) == structure(fuse_ops(Function((), body), max_depth=2))
+
+
+def test_few_operators_of_a_group_move_elements() -> None:
+    pieces = [relay.expand_dims(relay.var(f"x{k}", (4, 6)), 0) for k in range(2 * MOST_MOVES)]
+    fused = _fused(relay.concatenate(pieces, 0))
+    moves = [sum(isinstance(n, Call) for n in post_order(function.body)) for function in fused]
+    assert max(moves) == MOST_MOVES + 1 and sum(moves) == 2 * MOST_MOVES + 1
 
 
 def test_what_is_read_again_and_again_is_not_written_out_without_end() -> None:
