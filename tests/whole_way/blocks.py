@@ -28,13 +28,19 @@ def number(x: float, like: Value) -> Value:
 
 
 def arithmetic(op: str, a: Value, b: Value) -> Value:
-    """`binary` where constants may be regrouped."""
+    """`binary` where constants may be regrouped, and a quotient by one may be a product with its inverse."""
     out = binary(op, *alike(a, b))
     if not out.is_float or op not in ("+", "-", "*", "/"):
         return out
     size = np.abs(a.v) + np.abs(b.v) if op in ("+", "-") else np.abs(out.v)
     more = REGROUPED * 2.0 ** -DIGITS[out.dtype] * np.where(np.isfinite(size), size, 0.0)
-    return replace(out, e=np.where((out.e > 0) & np.isfinite(out.v), out.e + more, out.e))
+    inverted = (op == "/") & (np.abs(np.frexp(b.v)[0]) != 0.5)
+    return looser(out, np.where((out.e > 0) | inverted, more, 0.0))
+
+
+def looser(x: Value, more: Array) -> Value:
+    """Floats that may be off by `more` as well; where that has no bound, they are unknown."""
+    return floats(x.v, np.where(np.isfinite(x.v), x.e + more, x.e), x.dtype, x.unsigned)
 
 
 def add(a: Value, b: Value) -> Value:
@@ -149,9 +155,9 @@ def softmax(x: Value, axis: int, log: bool = False) -> Value:
     total = folded("sum", power, axes)
     out = sub(shifted, f("log", total)) if log else div(power, total)
     finite = np.where(np.isfinite(x.v), np.abs(x.v), 0.0).max(axis=axes[0], keepdims=True)
-    slip = 2.0 ** -DIGITS[x.dtype] * (4 * finite + x.v.shape[axes[0]] + 8)
+    slip = 2.0 ** -DIGITS[x.dtype] * 4 * finite + 2.0 ** -DIGITS[x.dtype] * (x.v.shape[axes[0]] + 8)
     more = slip if log else slip * np.abs(out.v)
-    return replace(out, e=np.where(np.isfinite(out.v), out.e + more, out.e))
+    return looser(out, more)
 
 
 def standard(x: Value, axes: Sequence[int], epsilon: float) -> Value:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import add, folded, joined, moved, mul, number, padded, spread
-from .bounded import Array, Value, exact, unknown_where
+from .blocks import add, folded, joined, looser, moved, mul, number, padded, spread
+from .bounded import DIGITS, LARGEST, Array, Value, exact, floats, unknown_where
 from .onnx_elements import Args, Attrs, Meaning
 from .operators import binary
 
@@ -262,15 +262,29 @@ def _weights(n: int, m: int, attrs: Attrs) -> list[list[tuple[int, Fraction]]]:
     return out
 
 
+Plan = list[tuple[int, list[list[tuple[int, Fraction]]]]]
+"""Axes of a resize, and what each of their new elements is made of."""
+
+
 def _resize(args: Args, attrs: Attrs) -> Value:
     """To `sizes`; what has weight 0 does not count."""
     x, sizes = args[0], _ints(args[3])
-    for axis, m in enumerate(sizes):
-        n = x.v.shape[axis]
-        if m != n:
-            rows = [_mixed(x, axis, terms) for terms in _weights(n, m, attrs)]
-            x = joined(rows, lambda parts, axis=axis: np.stack(parts, axis))
-    return x
+    shape = x.v.shape
+    plan = [(axis, _weights(shape[axis], m, attrs)) for axis, m in enumerate(sizes) if m != shape[axis]]
+    over = [_overflows(x, order) for order in (plan, plan[::-1])] if x.is_float else []
+    for axis, weights in plan:
+        x = joined([_mixed(x, axis, terms) for terms in weights], lambda parts, axis=axis: np.stack(parts, axis))
+    return floats(x.v, np.where(over[0] | over[1], np.inf, x.e), x.dtype, x.unsigned) if over else x
+
+
+def _overflows(x: Value, plan: Plan) -> Array:
+    """Where terms that are finite may leave the dtype on the way, one axis after the other."""
+    size = np.abs(np.where(np.isfinite(x.v), x.v, 0.0))
+    for axis, weights in plan:
+        parts = [sum(np.take(size, i, axis) * abs(float(w)) for i, w in terms) for terms in weights]
+        size = np.stack(parts, axis)
+        size = np.where(size > 0.99 * LARGEST[x.dtype], np.inf, size)
+    return np.isinf(size)
 
 
 def _mixed(x: Value, axis: int, terms: list[tuple[int, Fraction]]) -> Value:
@@ -282,7 +296,7 @@ def _mixed(x: Value, axis: int, terms: list[tuple[int, Fraction]]) -> Value:
         out = term if out is None else add(out, term)
     assert out is not None
     size = folded("max", replace(x, v=np.abs(np.where(np.isfinite(x.v), x.v, 0.0)), e=np.zeros(())), (axis,), False)
-    return replace(out, e=np.where(np.isfinite(out.v), out.e + 2.0**-20 * size.v, out.e))
+    return looser(out, 16 * 2.0 ** -DIGITS[x.dtype] * size.v)  # of the weights
 
 
 def _shape_of(args: Args, attrs: Attrs) -> Value:

@@ -18,6 +18,7 @@ from .blocks import (
     f,
     folded,
     joined,
+    looser,
     mean,
     moved,
     mul,
@@ -191,7 +192,7 @@ def _batch_norm(args: Args, attrs: Attrs) -> Value:
     out = add(mul(sub(x, center), factor), bias)
     size = (np.abs(x.v) + np.abs(center.v)) * np.abs(factor.v) + np.abs(bias.v)
     more = 8 * 2.0 ** -DIGITS[x.dtype] * np.where(np.isfinite(size), size, 0.0)
-    return replace(out, e=np.where(np.isfinite(out.v), out.e + more, out.e))
+    return looser(out, more)
 
 
 def _lrn(args: Args, attrs: Attrs) -> Value:

@@ -15,10 +15,12 @@ from relay_lite.frontend.onnx.stored import converted_wide
 from tests.nonempty import nonempty
 
 from . import model_draw
+from .blocks import softmax
 from .bounded import Value, exact, mismatch
 from .model import Model, arrays, onnx_of
 from .model_oracle import evaluate
 from .model_run import ModelJob, run_models
+from .operators import cast
 
 NAN, INF = np.nan, np.inf
 
@@ -83,6 +85,31 @@ def test_halves_are_computed_in_float32_and_rounded_once() -> None:
     assert (ones.v.item(), ones.e.item(), ones.dtype) == (4096.0, 0.0, "float16")
     mean = node("ReduceMean", [[60000.0] * 8, [0]], "float16", keepdims=0)
     assert mismatch(mean, np.array(60000, "float16")) is None and mismatch(mean, np.array(INF, "float16"))
+
+
+def test_what_rounding_may_do_is_known() -> None:
+    """A quotient by what is no power of two may be a product, an axis that overflows on the way may be the last one."""
+    sevenths = node("Mean", [[[-6.125]], *[[[0.0]]] * 6])
+    assert mismatch(sevenths, np.array([[-0.8750000596]], "float32")) is None
+    assert mismatch(sevenths, np.array([[-0.87501]], "float32")) is not None
+    assert node("Div", [[3.0], [4.0]]).e == 0 == node("Div", [[0.0], [7.0]]).e
+    large = float(np.finfo("float32").max)
+    cubic = {"mode": "cubic", "coordinate_transformation_mode": "asymmetric"}
+    sides = [[0], [0], [1, 1, 4, 4]]
+    up = node("Resize", [[[[[0.0, large], [0.0, 0.0]]]], *sides], **cubic)
+    assert not up.known.all() and up.known.any()
+    half = node("Resize", [[[[[0.0, large / 2], [0.0, 0.0]]]], *sides], **cubic)
+    assert half.known.all() and mismatch(half, np.asarray(half.v * 1.0001, "float32")) is not None
+
+
+def test_nothing_is_known_of_a_row_with_an_unknown_element() -> None:
+    """Not even where the others are so large that a bound overflows."""
+    row = Value(np.array([0.0, 8e307]), np.array([INF, 1e293]), "float64")
+    with np.errstate(all="ignore"):
+        soft, log = softmax(row, 0), softmax(row, 0, log=True)
+        whole = cast(soft, "uint32")
+    assert not soft.known.any() and not log.known.any()
+    assert mismatch(whole, np.array([1, 0], "uint32")) is None and mismatch(whole, np.array([0, 1], "uint32")) is None
 
 
 def test_what_is_drawn_are_models_of_onnx() -> None:

@@ -59,8 +59,16 @@ def less_one(x: Expr) -> Expr:
 
 def hard_sigmoid(node: Node) -> Expr:
     """HardSigmoid: alpha x + beta, moved into [0, 1]."""
-    line = add(mul(node.input(0), node.number("alpha", 0.2)), node.number("beta", 0.5))
-    return call("clip", line, a_min=0.0, a_max=1.0)
+    return _hard_line(node.input(0), node.number("alpha", 0.2), node.number("beta", 0.5))
+
+
+def hard_swish(node: Node) -> Expr:
+    """HardSwish: x times x / 6 + 1 / 2 moved into [0, 1], with all digits of 1 / 6 (ONNX's body has float32's)."""
+    return mul(node.input(0), _hard_line(node.input(0), 1 / 6, 0.5))
+
+
+def _hard_line(x: Expr, alpha: float, beta: float) -> Expr:
+    return call("clip", add(mul(x, alpha), beta), a_min=0.0, a_max=1.0)
 
 
 def softplus(node: Node) -> Expr:
@@ -133,6 +141,7 @@ CONVERTERS: Converters = {
     "Celu": {12: celu},
     "Sigmoid": {6: unary("sigmoid")},
     "HardSigmoid": {6: hard_sigmoid},
+    "HardSwish": {14: hard_swish},
     "Tanh": {6: unary("tanh")},
     "Softplus": {1: softplus},
     "Gelu": {20: gelu},

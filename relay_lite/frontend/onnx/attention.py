@@ -124,7 +124,7 @@ def _mask(node: Node, dtype: str, columns: int) -> Expr | None:
 
 def _scores(node: Node, query: Expr, keys: Expr, bias: Expr | None) -> tuple[Expr, Expr]:
     """What the values are weighted with, and the scores at the stage that the last output shows."""
-    scale = node.number("scale", 1 / sqrt(query.shape[3]))
+    scale = node.number("scale") if node.has("scale") else 1 / sqrt(query.shape[3])
     turned = transpose(keys, (0, 1, 3, 2))
     if query.dtype in ROOMY:
         stages = [mul(product(query, turned), scale)]

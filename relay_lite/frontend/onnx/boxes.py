@@ -92,7 +92,7 @@ def roi_align(node: Node) -> Expr:
     mode, bins = node.text("mode", AVERAGE), [node.integer(f"output_{side}", 1) for side in ("height", "width")]
     node.require(mode in (AVERAGE, MAX), f"mode must be {AVERAGE} or {MAX}", mode=mode)
     node.require(min(bins) >= 1, "output_height and output_width must be at least 1", bins=bins)
-    rows, columns = (_line(node, cast(boxes, "float32"), d, x.shape[2 + d], n) for d, n in enumerate(bins))
+    rows, columns = (_line(node, cast(boxes, x.dtype), d, x.shape[2 + d], n) for d, n in enumerate(bins))
     extents = (count, prod(rows.at.shape[1:]), prod(columns.at.shape[1:]))
     lines = reshape(rows.at, (*extents[:2], 1)), reshape(columns.at, (count, 1, extents[2]))
     own = reshape(call("take", x, narrow(images), axis=0), (count, x.shape[1], prod(x.shape[2:])))
@@ -117,16 +117,16 @@ def _line(node: Node, boxes: Expr, d: int, extent: int, bins: int) -> _Line:
     start, end = (sub(mul(_column(boxes, 1 - d + k), scale), 0.5 if half else 0.0) for k in (0, 2))
     length = sub(end, start) if half else maximum(sub(end, start), 1.0)
     size = binary("divide", length, float(bins))
-    count = const(np.full(boxes.shape[0], fixed), "float32") if fixed else maximum(call("ceil", size), 0.0)
+    count = const(np.full(boxes.shape[0], fixed), boxes.dtype) if fixed else maximum(call("ceil", size), 0.0)
     known = value_of(count)
     node.require(known is not None, "sampling_ratio must be at least 1, or the rois known when the model is read")
     assert known is not None
     most = max(int(known.max(initial=1)), 1)
     start, size, shown = (call("expand_dims", e, axis=1, num_newaxis=2) for e in (start, size, count))
-    middles = mul(const(np.arange(most) + 0.5, "float32"), binary("divide", size, maximum(shown, 1.0)))
-    at = add(add(start, mul(size, const(np.arange(bins)[:, None], "float32"))), middles)
+    middles = mul(const(np.arange(most) + 0.5, boxes.dtype), binary("divide", size, maximum(shown, 1.0)))
+    at = add(add(start, mul(size, const(np.arange(bins)[:, None], boxes.dtype))), middles)
     inside = call("logical_and", binary("greater_equal", at, -1.0), binary("less_equal", at, float(extent)))
-    counted = None if np.all(known == most) else binary("less", const(np.arange(most), "float32"), shown)
+    counted = None if np.all(known == most) else binary("less", const(np.arange(most), boxes.dtype), shown)
     return _Line(at, inside, count, counted)
 
 
@@ -196,9 +196,9 @@ def _members(first: Expr, last: Expr, bins: int, extent: int) -> Expr:
     start, end = (_rounded(e) for e in (first, last))
     size = binary("divide", maximum(add(sub(end, start), 1.0), 1.0), float(bins))
     start, size = (call("expand_dims", e, axis=1, num_newaxis=2) for e in (start, size))
-    place, bin_ = const(np.arange(extent), "float32"), np.arange(bins)[:, None]
-    begin = add(call("floor", mul(size, const(bin_, "float32"))), start)
-    stop = add(call("ceil", mul(size, const(bin_ + 1, "float32"))), start)
+    place, bin_ = const(np.arange(extent), size.dtype), np.arange(bins)[:, None]
+    begin = add(call("floor", mul(size, const(bin_, size.dtype))), start)
+    stop = add(call("ceil", mul(size, const(bin_ + 1, size.dtype))), start)
     return call("logical_and", binary("greater_equal", place, begin), binary("less", place, stop))
 
 

@@ -263,7 +263,7 @@ def _cubic(distance: Array, a: float) -> Array:
     d = distance
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.asarray(np.where(d <= 1, near, np.where(d < 2, far, 0)), np.float32)
+    return np.asarray(np.where(d <= 1, near, np.where(d < 2, far, 0)))
 
 
 def _once(taps: Taps) -> Taps:

@@ -1,13 +1,15 @@
-"""Fourier transforms as products with known matrices, and the windows in front of them."""
+"""Fourier transforms as products with known matrices, and windows."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ansor.core.values.checks import require_computed
+
 from ...ir.nodes import Expr
-from .emit import add, call, concatenate, const, mul, reshape, sub, transpose
+from .emit import add, call, cast, concatenate, const, mul, reshape, sub, transpose
 from .model import dtype_name
-from .node import Converters, Node
+from .node import Converter, Converters, Node
 from .product import product
 from .select import pick
 
@@ -104,7 +106,28 @@ def mel_weights(node: Node) -> Expr:
     return const(out, dtype_name(node.integer("output_datatype", 1), str(node)))
 
 
+def window(constant: float, once: float, twice: float = 0.0) -> Converter:
+    """A window `constant - once cos(t) + twice cos(2 t)`, in float64 where ONNX's body is in float32.
+
+    A period has `size` elements, or one less; of a symmetric window of one element that is nothing, and it is NaN.
+    """
+
+    def convert(node: Node) -> Expr:
+        size, dtype = node.scalar(0), dtype_name(node.integer("output_datatype", 1), str(node))
+        node.require(size is not None and size >= 0, "a size of at least 0 is needed", size=size)
+        require_computed((int(size),), "float64", str(node))
+        with np.errstate(all="ignore"):
+            angle = np.arange(int(size)) * np.divide(2 * np.pi, size - (not node.integer("periodic", 1)))
+            out = constant - once * np.cos(angle) + twice * np.cos(2 * angle)
+        return cast(const(out, "float64"), dtype)
+
+    return convert
+
+
 CONVERTERS: Converters = {
+    "BlackmanWindow": {17: window(0.42, 0.5, 0.08)},
+    "HammingWindow": {17: window(25 / 46, 21 / 46)},
+    "HannWindow": {17: window(0.5, 0.5)},
     "DFT": {17: dft_attrs, 20: dft_inputs},
     "STFT": {17: stft},
     "MelWeightMatrix": {17: mel_weights},
