@@ -35,11 +35,16 @@ def is_index(x: Value) -> bool:
 
 
 def together(f: Callable[..., Value], *values: Value) -> Value:
-    """An operation on values of the widest of their dtypes: exact on indices of int32, else on what is stored."""
-    if promoted(*[x.dtype for x in values]) == "int32" and all(map(is_index, values)):
+    """An operation on values of the widest of their dtypes: exact on indices of int32, else on what is stored.
+
+    Operands of other dtypes are cast, which converts the exact value of an index.
+    """
+    dtype = promoted(*[x.dtype for x in values])
+    if dtype == "int32" and all(map(is_index, values)):
         out = f(*[Value(x.v.astype("int64"), x.e, "int64") for x in values])
         return Value(out.v, out.e, "int32" if out.dtype == "int64" else out.dtype, least(*values))
-    return replace(f(*map(stored, values)), made=least(*values))
+    met = [stored(x if x.dtype == dtype else converted(x, dtype)) for x in values]
+    return replace(f(*met), made=least(*values))
 
 
 def chosen(condition: Value, a: Value, b: Value) -> Value:

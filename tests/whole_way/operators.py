@@ -138,7 +138,8 @@ def _nan_or_infinite(op: str, a: Value, b: Value) -> Array:
             return nan
         case "%" | "fmod":
             return nan | (known & (np.isinf(a.v) | zero | (infinite & (a.e == 0))))
-    return nan | (known & signs & (infinite | (zero & (~np.asarray(b.unsigned) | (a.v == 0)))))
+    either = np.asarray(b.unsigned) & (a.v != 0)  # a zero of open sign makes an infinity of open sign
+    return nan | (known & signs & (infinite | zero) & ~either)
 
 
 def _integers(op: str, a: Value, b: Value) -> Value:

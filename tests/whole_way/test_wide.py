@@ -16,7 +16,7 @@ from te_lite.expr.dtype import promote
 from tests.nonempty import nonempty
 
 from .batch import Job, run_batch
-from .bounded import Value, promoted
+from .bounded import Value, mismatch, promoted
 from .description import Dag, Expr, Input, Stage
 from .kinds import KINDS
 from .numpy_oracle import evaluate
@@ -56,6 +56,18 @@ def test_by_hand(case: Any) -> None:
         found = element(body, x, y, dtypes)
     assert found.dtype == dtype and (np.broadcast_to(found.e, found.v.shape) == 0).all()
     np.testing.assert_array_equal(found.v, np.array(want))
+
+
+@pytest.mark.parametrize("above", [-INF, -3.0])
+def test_a_zero_of_open_sign_divides(above: float) -> None:
+    """The smaller of -0.0 and 0.0 may be either, and so may the infinity; what is divided by 0.0 is known."""
+    quotient: Expr = ("/", ("const", above, "float32"), ("min", X, ("const", 0.0, "float32")))
+    with np.errstate(all="ignore"):
+        found = element(quotient, [-0.0, 0.0, 1.0], [0] * 3, ("float32", "int8"))
+    assert found.known.tolist() == [False, True, True] and found.v[1:].tolist() == [-INF, -INF]
+    for first in (-INF, INF):
+        assert mismatch(found, np.array([first, -INF, -INF], "float32")) is None
+    assert mismatch(found, np.array([INF, -INF, INF], "float32")) is not None
 
 
 def test_a_sum_of_bfloat16_is_rounded_once() -> None:
