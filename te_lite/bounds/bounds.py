@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import takewhile
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..errors import LowerError, require
 from ..expr.lanes import ceildiv, product, smaller
 from ..expr.storage import storage_class
 from ..schedule.loop_value import fused_strides, split_strides, tiled_extent
-from ..schedule.region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
+from ..schedule.region import ZERO, Linear, LoopAtom, Region, chosen, clip, floordiv, floormod, unite
 from ..schedule.state import ATTACHED, INLINED, ROOT, SPECIAL, FuseRel, Iter, SplitRel, Stage, State, root_extent
 from .loop_scope import (
     BLOCKS,
@@ -216,11 +217,11 @@ class _Inference:
         over = self._over(read.reader) if runs_over(self.state, k, self.listed) else []
         out = []
         for form, size in zip(read.forms, shape, strict=True):
-            counted = counted_through(self.stages[read.reader], form)
-            region = _form_region(form if counted is None else counted.rest, axes)
-            if counted is not None and region is not None:
-                fused = self._fused_region(read.reader, counted.rel, fixed, self.keepers[k])
-                region = region.add(fused.scale(counted.factor))
+            region = _form_region(form, axes)
+            for counted in reversed([*counted_through(self.stages[read.reader], form)]):
+                rest = _form_region(counted.rest, axes)
+                fused = self._fused_region(read.reader, counted.rel, fixed, self.keepers[k]).scale(counted.factor)
+                region = None if rest is None or region is None else chosen(counted.same, rest.add(fused), region)
             room = size + index_beyond(form, over)
             out.append(Region(ZERO, size) if region is None else clip(region, room))
         return out
@@ -263,7 +264,7 @@ class _Inference:
         local = _LocalRegions(k, self.stages[k], lambda uid: self._stands(k, uid, fixed, keeper), ())
         region = local.region(rel.fused)
         for part, stride in fused_strides(self.stages[k], rel).items():
-            region = region.add(self._relax(self.regions[k][part].min, fixed, keeper).scale(stride))
+            region = region.add(self._relax(self.regions[k][part].min, fixed, keeper).multiple(stride, False))
         return region
 
     def _relax(self, low: Linear, fixed: Atoms, keeper: Keeper) -> Region:
@@ -374,18 +375,12 @@ def _form_region(form: Form, axes: tuple[Region, ...]) -> Region | None:
     """The region of an index over the regions of the reader's axes; None when nothing is known."""
     match form:
         case Affine(terms=terms, const=const):
-            out = Region(Linear({}, const), 1)
-            for axis, c in terms:
-                out = out.add(axes[axis] if c == 1 else axes[axis].scale(c))
-            return out
+            known = [axes[axis] if c == 1 else axes[axis].scale(c) for axis, c in terms]
+            return reduce(Region.add, known, Region(Linear({}, const), 1))
         case Sum(parts=parts, const=const):
             regions = [_form_region(p, axes) for p in parts]
-            out = Region(Linear({}, const), 1)
-            for r in regions:
-                if r is None:
-                    return None
-                out = out.add(r)
-            return out
+            known = [r for r in regions if r is not None]
+            return reduce(Region.add, known, Region(Linear({}, const), 1)) if len(known) == len(regions) else None
         case Scaled(part=part, factor=factor):
             inner = _form_region(part, axes)
             return None if inner is None else inner.scale(factor)

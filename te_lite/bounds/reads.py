@@ -14,14 +14,16 @@ Both are at r, of which n is r // (H*W), h is r // W % H, and w is r % W.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from typing import Any
 
 from ..computation.tensor import ComputeOp, Operation
 from ..expr.element import Carried
 from ..expr.expr import FLOATS, Binary, Call, Cast, Const, Expr, Load, Reduce, Select, Var, as_expr
 from ..expr.interval import INDEX_DTYPES, binary_interval
+from ..expr.lanes import both
 from ..expr.visit import children, rebuild, substitute, transform, walk
 from ..loops.width import Widths, fits
 from ..schedule.loop_value import fused_strides
@@ -287,22 +289,20 @@ def reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> bo
 
 @dataclass(frozen=True)
 class Counted:
-    """An index that is `factor` times the value of a loop, fused of axes, plus `rest`."""
+    """An index that is `factor` times the value of a loop, fused of axes, plus `rest`; `same`: whether, or where."""
 
     rel: FuseRel
     factor: int
     rest: Affine
+    same: Any
 
 
-def counted_through(stage: Stage, form: Form) -> Counted | None:
-    """An index by a loop that was fused of axes of known extents, if it counts through these in the same way."""
-    if not isinstance(form, Affine) or len(form.terms) < 2:
-        return None
-    terms = dict(form.terms)
-    for rel in [rel for rel in stage.relations if isinstance(rel, FuseRel) and terms.keys() >= set(rel.parts)]:
-        strides, factor = fused_strides(stage, rel), terms[rel.parts[-1]]
-        known = all(isinstance(stage.vars[p].extent, int) for p in rel.parts)
-        if known and all(terms[part] == factor * stride for part, stride in strides.items()):
+def counted_through(stage: Stage, form: Form) -> Iterator[Counted]:
+    """An index by each loop that was fused of axes: the same where it counts through these as the loop does."""
+    if isinstance(form, Affine) and len(form.terms) > 1:
+        terms = dict(form.terms)
+        for rel in [rel for rel in stage.relations if isinstance(rel, FuseRel) and terms.keys() >= set(rel.parts)]:
+            strides, factor = fused_strides(stage, rel), terms[rel.parts[-1]]
+            same = reduce(both, [terms[part] == factor * stride for part, stride in strides.items()])
             rest = tuple([(axis, c) for axis, c in form.terms if axis not in strides])
-            return Counted(rel, factor, Affine(rest, form.const))
-    return None
+            yield Counted(rel, factor, Affine(rest, form.const), same)

@@ -148,7 +148,8 @@ class Points:
     def _counted(self, index: Expr, point: Point) -> Expr:
         """An index over the axes of a stage, by the value of a loop that was fused of them if it counts through it."""
         stage = self.low.stages[point.stage]
-        counted = counted_through(stage, index_form(index, {v: d for d, v in enumerate(stage.op.axis)}))
+        form = index_form(index, {v: d for d, v in enumerate(stage.op.axis)})
+        counted = next((c for c in counted_through(stage, form) if c.same), None)
         if counted is None or counted.rel.fused not in point.values:
             return index
         total = binary("*", point.values[counted.rel.fused], counted.factor)

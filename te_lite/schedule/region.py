@@ -148,8 +148,13 @@ def clip(region: Region, size: int) -> Region:
     """The whole dimension `0 .. size-1` where the region surely covers it, else the region."""
     low, high = region.min.range()
     covers = both(high <= 0, low + region.extent >= size)
-    keep = where(covers, 0, 1)
-    return Region(region.min.scale(keep), where(covers, size, region.extent))
+    return chosen(covers, Region(ZERO, size), region)
+
+
+def chosen(cond: Any, a: Region, b: Region) -> Region:
+    """`a` where `cond`, else `b`, whose terms stay with the coefficient 0: for one program as for many."""
+    low = a.min.scale(where(cond, 1, 0)).add(b.min.scale(where(cond, 0, 1)))
+    return Region(low, where(cond, a.extent, b.extent))
 
 
 def _itself(x: Any) -> Any:

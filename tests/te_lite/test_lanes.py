@@ -9,7 +9,7 @@ import pytest
 
 import te_lite as te
 from te_lite.bounds.bounds import Bounds, infer_bounds
-from te_lite.schedule.loop_steps import Fuse, Split
+from te_lite.schedule.loop_steps import Fuse, Reorder, Split
 from te_lite.schedule.place_steps import ComputeAt
 from te_lite.schedule.region import DivAtom, Linear, Region
 from te_lite.schedule.replay import replay
@@ -68,10 +68,29 @@ def shuffle_steps(f: list[tuple[Length, ...]]) -> list[Step]:
     return [Split(3, 0, 0, f[0]), Split(3, 2, 0, f[1]), ComputeAt(2, 3, 1), Split(2, 0, 0, f[2]), ComputeAt(1, 2, 0)]
 
 
+def flat(rows: int, columns: int) -> te.ComputeDAG:
+    """A matrix read from a vector of its elements, and read by a vector of twice as many."""
+    a = te.placeholder((rows * columns,), name="a")
+    line = te.compute((rows * columns,), lambda x: a[x] * 2, "line")
+    square = te.compute((rows, columns), lambda i, j: line[i * columns + j] + 1, "square")
+    out = te.compute((2 * rows, 2 * columns), lambda i, j: square[i // 2, j // 2], "out")
+    return te.ComputeDAG([a, out])
+
+
+def flat_steps(f: list[tuple[Length, ...]]) -> list[Step]:
+    """The matrix inside of tiles, whose width, with some factors all of it, says whether a fused loop counts along."""
+    steps: list[Step] = [Split(3, 0, 0, f[0]), Split(3, 2, 0, f[2]), Reorder(3, (0, 2, 1, 3)), ComputeAt(2, 3, 1)]
+    return [*steps, Fuse(2, (0, 1)), Split(2, 0, 0, f[1][:1]), ComputeAt(1, 2, 0)]
+
+
 @pytest.mark.parametrize(
     ("dag", "make"),
-    [(te.ComputeDAG(conv2d_nchw(2, 5, 3, 4, 3, 1, 1)), awkward_steps), (te.ComputeDAG(shuffle(4, 6)), shuffle_steps)],
-    ids=["conv", "shuffle"],
+    [
+        (te.ComputeDAG(conv2d_nchw(2, 5, 3, 4, 3, 1, 1)), awkward_steps),
+        (te.ComputeDAG(shuffle(4, 6)), shuffle_steps),
+        (flat(4, 3), flat_steps),
+    ],
+    ids=["conv", "shuffle", "flat"],
 )
 def test_factors_that_do_not_divide(dag: te.ComputeDAG, make: Any) -> None:
     rng = np.random.default_rng(5)
@@ -105,3 +124,4 @@ def test_awkward_lanes_are_not_asked_either() -> None:
     wrapped = [tuple([np.asarray(x).view(Untrue) for x in f]) for f in as_lanes(factors)]
     infer_bounds(replay(te.ComputeDAG(conv2d_nchw(2, 5, 3, 4, 3, 1, 1)), awkward_steps(wrapped)))
     infer_bounds(replay(te.ComputeDAG(shuffle(4, 6)), shuffle_steps([w[:1] for w in wrapped])))
+    infer_bounds(replay(flat(4, 3), flat_steps(wrapped)))
