@@ -20,6 +20,7 @@ from ..ir.types import TensorType, Type
 from .conv import DATA, Ints, check_named, conv_call, conv_defaults, window_attrs
 from .define import Array, Shape, define, dtype_of, floats, integer, rank, same_dtype, tensors
 from .numpy_windows import convolve_transposed
+from .pick import strided_slice
 from .window import SPATIAL, check_layout, pick, repeated, to_layout
 
 KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}
@@ -153,9 +154,23 @@ for _n in (1, 2, 3):
 
 def _call(n: int, data: Expr, weight: Expr, strides: Ints, padding: Ints, dilation: Ints, kernel_size: Ints | None,
           output_padding: Ints, **rest: Any) -> Call:  # fmt: skip
-    name = f"nn.conv{n}d_transpose"
-    return conv_call(name, n, data, weight, strides, padding, dilation, kernel_size,
+    """The operator; what a padding as long as the kernel or longer cuts off is cut off its result."""
+    name, kernel_layout, layout = f"nn.conv{n}d_transpose", rest["kernel_layout"], rest["data_layout"]
+    given = window_attrs(n, name, strides, padding, dilation)["padding"]
+    most = list(given)
+    if sorted(kernel_layout) == sorted(f"OI{SPATIAL[n]}") and len(weight.shape) == n + 2:
+        most = [k - 1 for k in pick(weight.shape, kernel_layout, SPATIAL[n])] * 2
+    inner = tuple(map(min, given, most))
+    made = conv_call(name, n, data, weight, strides, inner, dilation, kernel_size,
                      output_padding=repeated(output_padding, n, name), **rest)  # fmt: skip
+    if inner == given:
+        return made
+    sides = [made.shape[layout.index(letter)] for letter in SPATIAL[n]]
+    begin = tuple(p - i for p, i in zip(given[:n], inner, strict=False))
+    end = tuple(d - p + i for d, p, i in zip(sides, given[n:], inner[n:], strict=True))
+    left = all(b < e for b, e in zip(begin, end, strict=True))
+    require(left, GraphError, name, "nothing is left of the result", size=tuple(sides), padding=given)
+    return strided_slice(made, begin, end, axes=tuple(layout.index(letter) for letter in SPATIAL[n]))
 
 
 def conv1d_transpose(

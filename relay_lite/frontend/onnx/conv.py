@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...ir.nodes import Call, Expr
 from .emit import call, reshape, transpose
 from .node import Converters, Node
+from .select import pick
 from .window import Window, auto_pad, bare_window, explicit_pads, halves, read_window
 
 CONV = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
@@ -63,15 +64,24 @@ def conv_transpose(node: Node) -> Expr:
     """ConvTranspose: X (N, C, spatial), W (C, CO / group, kernel), optional B (CO)."""
     x, weight = node.input(0), node.input(1)
     group = _transpose_groups(node, x, weight)
-    window = _transpose_window(node, x.shape[2:], weight.shape[2:])
-    strides, reach, before, after, extra = window
+    strides, reach, *sides, extra = _transpose_window(node, x.shape[2:], weight.shape[2:])
+    before, after = ([min(p, r - 1) for p, r in zip(side, reach, strict=True)] for side in sides)
     if reach != weight.shape[2:]:
-        return _with_bias(node, _widened(node, _of_dilated(node, x, weight, group, window), strides))
-    out = call(
-        CONV_TRANSPOSE[len(x.shape) - 2], x, weight, strides=strides, padding=before + after,
-        output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
-    )  # fmt: skip
-    return _with_bias(node, _widened(node, out, strides))
+        out = _of_dilated(x, weight, group, (strides, reach, tuple(before), tuple(after), extra))
+    else:
+        out = call(
+            CONV_TRANSPOSE[len(x.shape) - 2], x, weight, strides=strides, padding=(*before, *after),
+            output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
+        )  # fmt: skip
+    return _with_bias(node, _widened(node, _cropped(node, out, sides, (before, after)), strides))
+
+
+def _cropped(node: Node, out: Expr, sides: Sequence[Sequence[int]], done: Sequence[Sequence[int]]) -> Expr:
+    """The result without what pads cut off beyond the reach of the kernel, where `done` are those within."""
+    left, right = ([p - d for p, d in zip(*pair, strict=True)] for pair in zip(sides, done, strict=True))
+    kept = {a: range(b, out.shape[a] - e) for a, (b, e) in enumerate(zip(left, right, strict=True), 2) if b or e}
+    node.require(all(kept.values()), "pads must leave something of the result", pads=(*sides[0], *sides[1]))
+    return pick(out, kept)
 
 
 def _widened(node: Node, out: Expr, strides: Sequence[int]) -> Expr:
@@ -132,12 +142,11 @@ def _output_shape(node: Node, n: int) -> tuple[int, ...]:
     return wanted[-n:]
 
 
-def _of_dilated(node: Node, x: Expr, weight: Expr, group: int, window: Sequence[tuple[int, ...]]) -> Expr:
+def _of_dilated(x: Expr, weight: Expr, group: int, window: Sequence[tuple[int, ...]]) -> Expr:
     """With a dilated kernel: a convolution of the data with zeros between its elements, and none in the kernel."""
     strides, reach, before, after, extra = window
     n, (batch, channels, *extents), kernel = len(strides), x.shape, weight.shape[2:]
     pads = [[r - 1 - p for r, p in zip(reach, side, strict=True)] for side in (before, after)]
-    node.require(min(map(min, pads)) >= 0, "padding must be less than the kernel", pads=before + after)
     if any(s > 1 for s in strides):
         apart = reshape(x, (batch, channels, *[d for extent in extents for d in (extent, 1)]))
         widths = ((0, 0), (0, 0), *[w for s in strides for w in ((0, 0), (0, s - 1))])
