@@ -10,7 +10,7 @@ import numpy as np
 from ansor.core.values.checks import require_computed
 
 from ...ir.nodes import Array, Call, Expr
-from .emit import add, binary, broadcast_to, call, cast, concatenate, const, item, sub, value_of
+from .emit import add, binary, broadcast_to, call, cast, concatenate, const, item, reshape, sub, value_of
 from .node import Converters, Node
 
 Pairs: TypeAlias = list[tuple[int, int]]
@@ -148,8 +148,23 @@ def pad_inputs(node: Node) -> Expr:
     pads = node.list_at(1, "pads", since=11)
     node.require(pads is not None, "pads are needed")
     assert pads is not None
+    axes, given = node.list_at(3, "axes", since=11), node.optional(2)
+    if given is not None and node.known(2) is None and node.text("mode", "constant") == "constant":
+        return _surrounded(node, _padded(node, pads, 0, axes), _widths(node, pads, axes), given)
     value = node.scalar(2)
-    return _padded(node, pads, 0 if value is None else value, node.list_at(3, "axes", since=11))
+    return _padded(node, pads, int(value) if isinstance(value, bool) else value or 0, axes)
+
+
+def _surrounded(node: Node, x: Expr, widths: Pairs, value: Expr) -> Expr:
+    """A padded `x` with a value that is known when it runs in place of what was put around it."""
+    node.require(value.shape in ((), (1,)), "input 2 must hold one number", shape=value.shape)
+    for axis, (before, after) in enumerate(widths):
+        if max(before, after) > 0:
+            at = np.arange(x.shape[axis])
+            own = (at >= before) & (at < x.shape[axis] - after)
+            mask = const(own.reshape(-1, *(1,) * (len(x.shape) - axis - 1)), "bool")
+            x = call("where", mask, x, reshape(value, ()))
+    return x
 
 
 def _padded(node: Node, pads: Sequence[int], value: float, axes: Sequence[int] | None) -> Expr:
