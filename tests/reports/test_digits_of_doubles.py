@@ -15,6 +15,9 @@ from relay_lite.frontend import from_onnx
 from relay_lite.ir.reference import run as run_graph
 from tests.nonempty import nonempty
 from tests.reports.everywhere import Array, node_model, of_onnx
+from tests.whole_way.bounded import exact, mismatch
+from tests.whole_way.model import Model, onnx_of
+from tests.whole_way.model_oracle import meaning
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs gcc and g++")
 
@@ -27,6 +30,41 @@ def right(model: onnx.ModelProto, arrays: list[Array], want: Array, tol: float =
     for who, (got, *_) in nonempty(of_onnx(model, arrays)):
         assert got.dtype == np.float64, who
         np.testing.assert_allclose(got, want, rtol=0, atol=tol * max(1.0, float(np.abs(want).max())), err_msg=who)
+
+
+UNARY: dict[str, list[dict[str, Any]]] = {
+    **{op: [{}] for op in (
+        "Exp", "Log", "Sqrt", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh", "Erf", "Sigmoid", "Asinh", "Atan",
+        "Softplus", "Softsign", "Mish", "HardSwish", "Reciprocal", "Selu")},
+    "Elu": [{}, {"alpha": 0.3}], "Celu": [{}, {"alpha": 0.3}], "LeakyRelu": [{}, {"alpha": 0.3}],
+    "HardSigmoid": [{}, {"alpha": 0.3, "beta": 0.4}], "Gelu": [{}, {"approximate": "tanh"}],
+    "Shrink": [{"bias": 0.1, "lambd": 0.3}], "ThresholdedRelu": [{"alpha": 0.3}],
+}  # fmt: skip
+"""Operators of one tensor, with attributes that float32 has not exactly."""
+NARROW = ("Asin", "Acos", "Atanh")
+
+
+def test_operators_of_one_tensor() -> None:
+    """To a few units in the last place: the graph, compiled C, and the constants of folding."""
+    everywhere = np.concatenate([np.linspace(0.017, 6.3, 24), -np.linspace(0.013, 6.1, 24)])
+    given = {
+        "all": everywhere,
+        "positive": np.abs(everywhere),
+        "narrow": everywhere / 7,
+        "large": 1 + np.abs(everywhere),
+    }
+    names = list(given)
+    nodes: list[Any] = [
+        ("input", (), {"shape": x.shape, "dtype": "float64", "values": "small"}) for x in given.values()
+    ]
+    for op, attrs in [(op, a) for op, forms in UNARY.items() for a in forms] + [(op, {}) for op in (*NARROW, "Acosh")]:
+        kind = {"Log": "positive", "Sqrt": "positive", "Acosh": "large"}.get(op, "narrow" if op in NARROW else "all")
+        nodes.append((op, (names.index(kind),), attrs))
+    model = Model(tuple(nodes), tuple(range(len(names), len(nodes))), 0)
+    known = {k: exact(x, "float64") for k, x in enumerate(given.values())}
+    for who, found in nonempty(of_onnx(onnx_of(model), list(given.values()))):
+        for k, got in zip(model.outputs, found, strict=True):
+            assert mismatch(meaning(nodes[k], k, known, 0), got) is None, (who, nodes[k])
 
 
 def test_a_sixth() -> None:
