@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ import pytest
 from onnx import helper
 
 from relay_lite.frontend import from_onnx
+from relay_lite.frontend.onnx.table import find
+from relay_lite.frontend.torch import layers
+from relay_lite.frontend.torch.node import OPSET
 from relay_lite.ir.reference import run as run_graph
 from tests.nonempty import nonempty
 from tests.reports.everywhere import Array, node_model, of_onnx
@@ -135,6 +140,20 @@ def test_attention_without_a_scale() -> None:
     q, k, v = drawn(2, 1, 2, 3, 6), drawn(3, 1, 2, 4, 6), drawn(4, 1, 2, 4, 5)
     scores = np.exp(q @ k.transpose(0, 1, 3, 2) / np.sqrt(6))
     right(node_model("Attention", [q, k, v], opset=23), [q, k, v], scores / scores.sum(-1, keepdims=True) @ v)
+
+
+def test_root_mean_square() -> None:
+    x, scale = drawn(5, 3, 4, 5), drawn(6, 4, 5)
+    want = x / np.sqrt((x * x).mean((1, 2), keepdims=True) + float(np.float32(0.01))) * scale
+    right(node_model("RMSNormalization", [x, scale], opset=23, axis=1, epsilon=0.01), [x, scale], want)
+
+
+def test_operators_that_torch_converts_by_are_read() -> None:
+    """By the names in the source, as PyTorch is not always there."""
+    folder = Path(layers.__file__).parent
+    names = {n for file in folder.glob("*.py") for n in re.findall(r'node\.onnx\(\s*"(\w+)"', file.read_text())}
+    for name in nonempty(sorted(names)):
+        assert find(name, {"": OPSET}) is not None, name
 
 
 def test_places_of_boxes() -> None:

@@ -1,8 +1,8 @@
 """What an ONNX model means: NumPy in float64 with a bound of the error of every element, node by node.
 
 Each node is read off ONNX's pages.  float16 and bfloat16 are computed in float32, and each node rounds once; float64
-is computed in float64.  What ONNX leaves open (integers divided by 0, floats beyond an integer) is as
-docs/arithmetic.md says.
+is computed in float64, norms with a `stash_type` of float32, too.  What ONNX leaves open (integers divided by 0, floats
+beyond an integer) is as docs/arithmetic.md says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .blocks import joined, moved
-from .bounded import Value, exact, floats
+from .bounded import Value, exact
 from .model import Body, Model, Node, array_of
 from .onnx_elements import ELEMENTS
 from .onnx_moves import MIXES, MOVES
@@ -26,8 +26,6 @@ from .operators import cast
 HALVES = ("float16", "bfloat16")
 COMPUTED = {**ELEMENTS, **ROWS, **MIXES, **RECURRENT}
 KEEP_DTYPES = ("Cast", "DequantizeLinear")
-STASHED = ("LayerNormalization", "RMSNormalization", "GroupNormalization")
-"""By their attribute `stash_type` the norm is computed in float32, of float64, too; more digits are allowed."""
 Known = dict[int, Any]
 
 
@@ -67,8 +65,6 @@ def _meaning(node: Node, k: int, known: Known, seed: int) -> Any:
             return _results(_scan(args, attrs, known, seed), attrs)
     if op in MOVES:
         return MOVES[op](args, attrs)
-    if op in STASHED and args[0].dtype == "float64":
-        return _in_float32(COMPUTED[op], args, attrs)
     found = COMPUTED[op]([_wide(x) for x in args], attrs)
     half = next((x.dtype for x in args if x is not None and x.dtype in HALVES), None)
     if half is None or op in KEEP_DTYPES:
@@ -78,13 +74,6 @@ def _meaning(node: Node, k: int, known: Known, seed: int) -> Any:
 
 def _of_dtype(found: Value, half: str, op: str) -> Value:
     return _narrow(found, half) if op == "DequantizeLinear" else found
-
-
-def _in_float32(meaning: Any, args: list[Any], attrs: Any) -> Value:
-    """Of float64 with the bound of float32; of numbers that float32 has not nothing is known."""
-    found = cast(meaning([None if x is None else cast(x, "float32") for x in args], attrs), "float64")
-    large = any((np.abs(x.v[np.isfinite(x.v)]) > 1e30).any() for x in args if x is not None)
-    return floats(found.v, np.full(found.v.shape, np.inf), "float64") if large else found
 
 
 def _wide(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Normalisations in inference: batch, layer, instance, group, and the local response of older networks."""
+"""Normalisations in inference: batch, layer, root mean square, instance, group, and local response."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from math import prod
 
 from ...ir.nodes import Expr
 from .emit import add, call, cast, const, div, item, mul, reshape, sub
+from .model import dtype_name
 from .node import Converters, Node
 
 MOST_NEIGHBOURS = 1000
@@ -67,6 +68,17 @@ def _check_stash(node: Node) -> None:
     """float32 inside is what every converter here computes with."""
     stash = node.integer("stash_type", 1)
     node.require(stash == 1, "stash_type must be 1, float32", stash_type=stash)
+
+
+def rms_norm(node: Node) -> Expr:
+    """RMSNormalization: over the root of the mean square; computed in `stash_type`, and float64 in itself."""
+    x, scale = node.input(0), node.input(1)
+    stash = dtype_name(node.integer("stash_type", 1), str(node))
+    wide = x if x.dtype == "float64" else cast(x, stash)
+    axes = tuple(range(node.axis(node.integer("axis", -1), len(x.shape)), len(x.shape)))
+    square = call("mean", mul(wide, wide), axis=axes, keepdims=True)
+    normal = div(wide, call("sqrt", add(square, node.number("epsilon", 1e-5))))
+    return mul(cast(normal, scale.dtype), scale)
 
 
 def mean_variance(node: Node) -> Expr:
@@ -148,6 +160,7 @@ def local_response(node: Node) -> Expr:
 CONVERTERS: Converters = {
     "BatchNormalization": {1: batch_norm},
     "LayerNormalization": {17: layer_norm},
+    "RMSNormalization": {23: rms_norm},
     "MeanVarianceNormalization": {9: mean_variance},
     "InstanceNormalization": {6: instance_norm},
     "GroupNormalization": {18: group_norm},
