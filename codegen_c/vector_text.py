@@ -75,15 +75,18 @@ def _between(source: str, dtype: str) -> list[str]:
     return steps if first < last else steps[::-1]
 
 
-def _to_integers(key: str, source: str, dtype: str, given: str, made: str, mask: str) -> str:
-    """What is beyond an end of the dtype stops there, NaN becomes 0: masks of ones choose what each lane gets."""
+def _to_integers(key: str, source: str, dtype: str, given: str, by: Sequence[str], mask: str) -> str:
+    """What is beyond an end of the dtype stops there, NaN becomes 0: masks of ones choose what each lane gets.
+
+    The integers are of the types `by`, one after the other.
+    """
     least, most, low, above = ends(dtype, source)
-    t = TYPES[dtype]
-    inside = f"({given})(({mask})x & ({mask})(x > {low}) & ({mask})(x < {above}))"
-    parts = [f"__builtin_convertvector({inside}, {made})"]
+    text = f"__builtin_convertvector(({given})(({mask})x & ({mask})(x > {low}) & ({mask})(x < {above})), {by[0]})"
     for test, end in ((f"x >= {above}", most), (f"x <= {low}", least)):
-        parts.append(f"(__builtin_convertvector(({mask})({test}), {made}) & ({t}){end})")
-    return f"static inline {made} {key}({given} x) {{ return {' | '.join(parts)}; }}"
+        text += f" | (__builtin_convertvector(({mask})({test}), {by[0]}) & ({TYPES[dtype]}){end})"
+    for made in by[1:]:
+        text = f"__builtin_convertvector({text}, {made})"
+    return f"static inline {by[-1]} {key}({given} x) {{ return {text}; }}"
 
 
 def _lanes(key: str, dtype: str, lanes: int, args: Sequence[str], value: str) -> str:
@@ -165,8 +168,9 @@ class Prelude:
         given, made = self.type(source, lanes), self.type(dtype, lanes)
         key = f"{given}_to_{made}"
         if key not in self.helpers:
-            mask = self.type(f"int{8 * BYTES[source]}", lanes)
-            self.helpers[key] = _to_integers(key, source, dtype, given, made, mask)
+            through = ("int32", *_between("int32", dtype)) if BYTES[dtype] < BYTES["int32"] else ()
+            by, mask = [self.type(t, lanes) for t in (*through, dtype)], self.type(f"int{8 * BYTES[source]}", lanes)
+            self.helpers[key] = _to_integers(key, source, dtype, given, by, mask)
         return key
 
     def masked(self, name: str, dtype: str, lanes: int) -> str:

@@ -4,9 +4,9 @@ A loop of 24 floats becomes a piece of 16 lanes and one of 8 (longer ones a seri
 has a power of two as its extent, or any number where vectors can be read and written in part (7 floats are a vector
 of 8, of which one lane is not used).  Its stores are contiguous in the lane, and its values can be written as vector
 arithmetic (functions of float32 are, see functions.py): operands are contiguous, equal in all lanes, or - in
-accumulations only, where registers matter more than anything else - gathered lane by lane.  Loops that do not fit stay
-as they are, for the compiler's own vectorizer.  Arrays that an iteration has for itself (the values of a reduction of
-several, until all of them are known) become arrays of all iterations.
+accumulations, where registers matter more than anything else, and with functions, which take longer - gathered lane by
+lane.  Loops that do not fit stay as they are, for the compiler's own vectorizer.  Arrays that an iteration has for
+itself (the values of a reduction of several, until all of them are known) become arrays of all iterations.
 """
 
 from __future__ import annotations
@@ -93,22 +93,21 @@ class Vectorizer:
         return dtypes if dtypes <= set(VECTOR_DTYPES) else set()
 
     def _fits(self, s: Store, loop: For) -> bool:
-        if not self.indices.contiguous(s.index, loop.var, loop.extent):
-            return False
-        return self._vector_value(s.value, loop, is_accumulation(s))
+        added = is_accumulation(s)
+        apart = added or any(nodes(e) > 1 for e in _values(s.value))
+        whole = self.indices.contiguous(s.index, loop.var, loop.extent)
+        return whole and self._vector_value(s.value, loop, added, apart)
 
-    def _vector_value(self, e: Expr, loop: For, anything: bool) -> bool:
-        if loop.var not in free_vars(e):
+    def _vector_value(self, e: Expr, loop: For, anything: bool, apart: bool) -> bool:
+        if (apart and isinstance(e, BufferLoad)) or loop.var not in free_vars(e):
             return True
         match e:
             case BufferLoad(index=index):
-                if anything:
-                    return True
                 offsets = self.indices.lane_offsets(index, loop.var, loop.extent)
                 return offsets is not None and (offsets == list(range(loop.extent)) or _gathered_well(offsets))
             case _ if not has_vector_form(e, loop.var):
                 return anything
-        return all(self._vector_value(k, loop, anything) for k in children(e))
+        return all(self._vector_value(k, loop, anything, apart) for k in children(e))
 
     def _pieces(self, loop: For, most: int, in_part: bool) -> Stmt:
         cut = vector_pieces(loop.extent, most, in_part)

@@ -21,6 +21,7 @@ from te_lite.bounds.footprint import BufferAccess, Reach, Runs
 from te_lite.bounds.index_span import form_axes
 from te_lite.expr.lanes import ceildiv, larger, product, smaller
 
+from ..core.values.options import FREE
 from ..features.held_sums import HeldSums, held_sums
 from .loop_nests import Loop, Nest, axes_of, free_loops, innermost_within, iterations, largest, moved_axes, reaches
 from .machine import CPU, Cache
@@ -68,11 +69,30 @@ USABLE = 0.5
 
 def cpu_seconds(nests: Sequence[Nest], machine: CPU) -> Any:
     """Seconds of the programs that these nests make up (float or lanes)."""
-    total: Any = 0.0
+    nests = [_packed(nest) for nest in nests] if machine.packs else nests
     cold = np.greater(_bytes_of_all(nests), machine.l3.size)
-    for nest in nests:
-        total = total + _nest_seconds(nest, nests, machine, cold)
-    return total
+    return sum([_nest_seconds(nest, nests, machine, cold) for nest in nests], 0.0)
+
+
+class Packed(BufferAccess):
+    """An input in the order of reading, the lanes last: what some of the innermost loops reach lies side by side."""
+
+    def reach(self, axes: Sequence[Any]) -> Reach:
+        found = BufferAccess.reach(self, axes)
+        return replace(found, run=found.elements)
+
+
+def _packed(nest: Nest) -> Nest:
+    """A nest with the inputs packed that are free to be stored in any order."""
+    free = [tensor.op for tensor in nest.stage.op.attrs.get(FREE, ())]
+    reads, lanes = [], moved_axes(nest, nest.own_loops[-1:])
+    for x in nest.reads:
+        if nest.bounds.state.ops[x.buffer] in free and x.forms is not None:
+            order = sorted(range(len(x.shape)), key=lambda d: not form_axes(x.forms[d]).isdisjoint(lanes))
+            forms, shape = [tuple([found[d] for d in order]) for found in (x.forms, x.shape)]
+            x = Packed(x.buffer, forms, shape, x.scope, x.element)
+        reads.append(x)
+    return replace(nest, reads=tuple(reads))
 
 
 def _bytes_of_all(nests: Sequence[Nest]) -> Any:
@@ -87,7 +107,8 @@ def _nest_seconds(nest: Nest, nests: Sequence[Nest], machine: CPU, cold: Any) ->
     busy_cores = smaller(tasks, machine.cores)
     starts = _starts(nest)
     held = held_sums(nest.programs, nest.structure, {x.k: x.structure for x in nests}, nest.reads, machine.unit)
-    arithmetic, transfers, loops = _register_cycles(nest, nests, held, machine)
+    cycles = _point_cycles(nest, nests, machine) if held is None else _tile_cycles(nest, held, machine)
+    arithmetic, transfers, loops = cycles  # the last ones of what is not unrolled, all on one core
     levels = _levels(nest, _loops_as_run(nest, held), machine)
     l1, l2, l3 = [_traffic(nest, levels, cache) for cache in (machine.l1, machine.l2, machine.l3)]
     side = _side_of_square(nest, machine)
@@ -148,11 +169,6 @@ def _starts(nest: Nest) -> Any:
 
 
 # ----------------------------------------------------------------------------------------------------- registers
-
-
-def _register_cycles(nest: Nest, nests: Sequence[Nest], held: HeldSums | None, machine: CPU) -> tuple[Any, Any, Any]:
-    """Cycles of arithmetic, of loads and stores, and of loops that were not unrolled, all on one core."""
-    return _point_cycles(nest, nests, machine) if held is None else _tile_cycles(nest, held, machine)
 
 
 def _tile_cycles(nest: Nest, held: HeldSums, machine: CPU) -> tuple[Any, Any, Any]:
@@ -327,21 +343,17 @@ def _moves(nest: Nest, access: BufferAccess, loops: Sequence[Loop]) -> Any:
 
 
 def _traffic(nest: Nest, levels: Sequence[Level], cache: Cache) -> Any:
-    """Bytes that pass in and out of a cache: the least over the levels that fit it."""
+    """Bytes that pass in and out of a cache: the least over the levels that fit it.
+
+    Rows a power of two apart crowd in few sets of it, over which they are spread; those of different arrays seldom
+    crowd in the same ones.
+    """
     best: Any = levels[0].moved
     pitches = [product(access.shape[-1:]) * access.element for access in nest.accesses]
     crowds = [np.gcd(pitch, cache.way) for pitch in pitches]
     for level in levels[1:]:
         fits = np.less_equal(level.size, cache.size * USABLE)
         for rows, crowd in zip(level.rows, crowds, strict=True):
-            fits = fits & np.less_equal(_row_room(rows, crowd), cache.size)
+            fits = fits & np.less_equal(np.where(np.greater(rows, 1), rows * crowd, 0), cache.size)
         best = np.where(fits, np.minimum(best, level.moved), best)
     return best
-
-
-def _row_room(rows: Any, crowd: Any) -> Any:
-    """Bytes of a cache that several rows are spread over: rows a power of two apart crowd in few sets of it.
-
-    Rows of different arrays seldom crowd in the same ones.
-    """
-    return np.where(np.greater(rows, 1), rows * crowd, 0)

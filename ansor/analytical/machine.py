@@ -99,6 +99,7 @@ class CPU:
     dram: float = 20e9
     masks: bool = True
     vectorizes: bool = False
+    packs: bool = False
 
     @property
     def unit(self) -> VectorUnit:

@@ -19,7 +19,7 @@ from te_lite.errors import TeError
 from te_lite.extensions import part
 from te_lite.schedule.state import State
 
-from ..analytical.machine import Machine, machine_of
+from ..analytical.machine import CPU, Machine, machine_of
 from ..analytical.roofline import seconds
 from ..core.errors import TaskError
 from ..core.target.target import Target
@@ -62,6 +62,8 @@ class AnalyticalModel(PythonBasedModel):
     def predict_programs(self, task: SearchTask, programs: Programs) -> Array:
         """float64 [programs.n]: scores of a whole population in one pass.  Raises TaskError as `predict` does."""
         machine = machine_of(task.target, task.hardware_params) if self.machine is None else self.machine
+        if isinstance(machine, CPU):
+            machine = replace(machine, packs=task.packs)
         return -np.log(seconds(programs, machine))
 
 

@@ -113,7 +113,8 @@ def best_of(pool: Pool, new: Sequence[Scored], size: int, most_variants: int) ->
     for s in new:
         if len(s.scores):
             by_variant.setdefault(s.group.variant, []).append(s)
-    merged = {v: _sorted(joined(parts)) for v, parts in by_variant.items()}
+    whole = {v: joined(parts) for v, parts in by_variant.items()}
+    merged = {v: s.take(np.argsort(-s.scores, kind="stable")) for v, s in whole.items()}
     if not merged:
         return {}
     kept = _best_variants(merged, most_variants)
@@ -125,10 +126,6 @@ def best_of(pool: Pool, new: Sequence[Scored], size: int, most_variants: int) ->
     ends = np.cumsum([len(merged[v].scores) for v in kept])[:-1]
     masks = dict(zip(kept, np.split(chosen, ends), strict=True))
     return {v: merged[v].take(mask) for v, mask in masks.items() if mask.any()}
-
-
-def _sorted(s: Scored) -> Scored:
-    return s.take(np.argsort(-s.scores, kind="stable"))
 
 
 def _best_variants(merged: Pool, most: int) -> list[Variant]:

@@ -93,12 +93,10 @@ class LocalBuilder:
 
     def close(self) -> None:
         """Stop the workers, drop what is queued, and remove what was built."""
-        pool, self._pool = self._pool, None
-        workshop, self._workshop = self._workshop, None
-        if pool is not None:
-            pool.close()
-        if workshop is not None:
-            workshop.close()
+        held, self._pool, self._workshop = (self._pool, self._workshop), None, None
+        for one in held:
+            if one is not None:
+                one.close()
 
 
 class LocalRunner:

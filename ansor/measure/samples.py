@@ -104,7 +104,7 @@ class Definition:
     def accepted_at(self, k: int, places: Array) -> Accepted:
         """What is right for output `k` at flat indices.  Raises InterpError."""
         tensor, wanted = self.dag.tensors[k], self._with_error(self.dag.tensors[k])
-        given: dict[Tensor, Given] = {self.dag.tensors[n]: _reader(one) for n, one in self.inputs.items()}
+        given: dict[Tensor, Given] = {self.dag.tensors[n]: partial(one.at, wide=True) for n, one in self.inputs.items()}
         indices = np.unravel_index(places, tensor.shape) if tensor.shape else ()
         values = PointReference(wanted, given | self.known).at(wanted, indices)
         return accepted(values[0], values[1] if len(values) > 1 else None, tensor.dtype)
@@ -121,10 +121,6 @@ def _elements(array: Array, indices: Sequence[Array]) -> Array:
 def drawn_input(dag: ComputeDAG, k: int, seed: int) -> DrawnArray:
     """Input `k` as it is drawn from `seed`."""
     return DrawnArray(dag.tensors[k].shape, dag.tensors[k].dtype, key_of(seed, k))
-
-
-def _reader(drawn: DrawnArray) -> Any:
-    return lambda indices: drawn.at(indices, wide=True)
 
 
 def chosen_places(shape: tuple[int, ...], demand: Demand, rng: np.random.Generator) -> Array:

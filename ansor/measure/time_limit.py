@@ -42,7 +42,8 @@ class TimeLimit:
 
     def share(self, parts: int, after: float = -math.inf) -> float:
         """The end of the first of so many equal parts of what is left for measuring, or is left of it at `after`."""
-        return self.until if self.until == math.inf else _part(max(time.monotonic(), after), self.until, parts)
+        now = max(time.monotonic(), after)
+        return self.until if self.until == math.inf else now + max(0.0, self.until - now) / max(1, parts)
 
     def room(self, each: float, most: int) -> int:
         """How many programs of `each` seconds, `most` at most, the turns have room for."""
@@ -67,7 +68,3 @@ def now() -> float:
 def run_seconds(limit: float | None) -> float:
     """How long a program may run where measuring may take `limit` seconds."""
     return RUN_SECONDS if limit is None else min(RUN_SECONDS, RUN_SHARE * limit)
-
-
-def _part(now: float, end: float, parts: int) -> float:
-    return now + max(0.0, end - now) / max(1, parts)

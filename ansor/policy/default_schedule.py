@@ -29,7 +29,7 @@ from te_lite.schedule.step import Step
 from ..analytical.loop_nests import Nest, loop_nests
 from ..core.host.process import keep_freed_memory
 from ..core.tasks.task import SearchTask
-from ..core.values.options import LayoutRewriteOption, SketchOptions
+from ..core.values.options import SketchOptions
 from ..cost_model.prior import AnalyticalModel, ShippedModel, has_shipped_model, shipped_model_of
 from ..evolve.evolution import EvolveOptions
 from ..sketch.generate import extra_sketches, generate_sketches, has_own_rules
@@ -158,8 +158,7 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
 def _sketches(task: SearchTask) -> list[State]:
     """Those of a search with the usual parameters."""
     dag, target, hardware = task.compute_dag, task.target, task.hardware_params
-    as_read = task.layout_rewrite_option == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
-    extra = [] if has_own_rules(target) else extra_sketches(dag, target, hardware, stored_as_read=as_read)
+    extra = [] if has_own_rules(target) else extra_sketches(dag, target, hardware, stored_as_read=task.packs)
     return [*generate_sketches(dag, target, hardware), *extra]
 
 

@@ -266,9 +266,7 @@ class MadeAhead:
 
     def close(self) -> None:
         """Drop what is queued, and end the workers."""
-        pool, self._pool = self._pool, None
-        workshop, self._workshop = self._workshop, None
-        if pool is not None:
-            pool.close()
-        if workshop is not None:
-            workshop.close()
+        held, self._pool, self._workshop = (self._pool, self._workshop), None, None
+        for one in held:
+            if one is not None:
+                one.close()

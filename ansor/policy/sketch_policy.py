@@ -25,7 +25,7 @@ from ..core.host.process import collector_paused, keep_freed_memory
 from ..core.tasks.measure_values import MeasureInput, MeasureResult, Prediction
 from ..core.tasks.task import SearchTask
 from ..core.values.checks import chosen_seed, require_part, require_whole
-from ..core.values.options import LayoutRewriteOption, SketchOptions
+from ..core.values.options import SketchOptions
 from ..core.values.parts import asking, called
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput
@@ -165,11 +165,10 @@ class SketchPolicy:
         """The sketches of the rules beyond Ansor's, made once."""
         rules = () if self._extra_off else extra_rules(self.params["extra_sketch_rules"])
         task = self.task
-        as_read = task.layout_rewrite_option == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
         for rule in rules:
             if rule not in self._extra:
                 self._extra[rule] = extra_sketches(
-                    task.compute_dag, task.target, task.hardware_params, self.options, [rule], as_read
+                    task.compute_dag, task.target, task.hardware_params, self.options, [rule], task.packs
                 )
         return [sketch for rule in rules for sketch in self._extra[rule]]
 

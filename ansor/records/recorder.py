@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from te_lite.errors import TeError, require
@@ -23,11 +22,6 @@ from .noted_records import Kind, baseline_line, failure_line, kind_of
 from .notes import learn_workload, prediction_line, round_line, run_line, stopped_line, workload_line
 
 network_line: Callable[..., str | None] = when_called("ansor.records.network", "network_line")
-
-
-def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
-    """The lines of a log; none of what is no file, such as a device."""
-    return scan_lines(log) if log.is_file() else iter(())
 
 
 class RecordToFile:
@@ -57,7 +51,8 @@ class RecordToFile:
     def _known(self) -> dict[str, str]:
         """The workloads that the log describes, and how those that are registered differ."""
         if self._described is None:
-            learned = [learn_workload(line or b"") for _, line in _lines_of(self.filename)]
+            lines = scan_lines(self.filename) if self.filename.is_file() else ()  # a device has none
+            learned = [learn_workload(line or b"") for _, line in lines]
             self._described = dict([known for known in learned if known is not None])
         return self._described
 

@@ -210,8 +210,4 @@ def _settled(inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]])
     for inp, found in zip(inputs, figures, strict=True):
         if found and len(found) == most:
             result = MeasureResult(tuple(found), 0, "", 0.0, 0)
-            yield inp, replace(result, costs=(median(result),), timestamp=_now())
-
-
-def _now() -> int:
-    return int(time.time())
+            yield inp, replace(result, costs=(median(result),), timestamp=int(time.time()))

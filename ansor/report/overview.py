@@ -29,7 +29,8 @@ def overview(tasks: Mapping[tuple[str, str], Own], network: NetworkNote | None) 
         rows.append({
             "anchor": f"task{k}", "name": first.names[0], "trials": sum(len(one.curve) for one in own.values()),
             "weight": f"{counts[workload]:g}", "inside": "" if inside is None else seconds_text(inside),
-            "best": _best_text(own), "rate": "" if seconds is None else _rate(first, seconds),
+            "best": _best_text(own),
+            "rate": "" if seconds is None or first.flops is None else rate_text(first.flops, seconds),
             "share": 0 if seconds is None or not total else 100 * counts[workload] * seconds / total,
             "untuned": _against(own, seconds), "failed": sum(sum(one.failures.values()) for one in own.values()),
         })  # fmt: skip
@@ -73,10 +74,6 @@ def _against(own: Own, best: float | None) -> str:
     untuned = [one.untuned_settled for one in own.values()]
     known = [seconds for seconds in untuned if seconds is not None]
     return f"{min(known) / best:.2f}" if known and best else ""
-
-
-def _rate(one: TaskSummary, seconds: float) -> str:
-    return "" if one.flops is None else rate_text(one.flops, seconds)
 
 
 def _roofline(tasks: Sequence[Own], bests: Sequence[float | None]) -> str:

@@ -45,7 +45,8 @@ def tile_of(state: State, stage: str | None = None, loop: str | None = None) -> 
     bounds = infer_bounds(state)
     k = _stage_named(bounds.state, stage)
     place = _loop_named(bounds.state.stages[k], loop)
-    points = next(p for turn in (_middle, _first) if _any(p := _points(bounds, k, place, turn)))
+    turns: tuple[Callable[[int], int], ...] = (lambda n: (n - 1) // 2, lambda n: 0)  # the middle one, else the first
+    points = next(p for turn in turns if _any(p := _points(bounds, k, place, turn)))
     op = bounds.state.ops[k]
     axes = [g for g in points if set(g.axes) & set(op.axis)]
     whole = joined(axes)
@@ -71,14 +72,6 @@ def _loop_named(stage: Stage, name: str | None) -> int:
         return next((n for n, it in enumerate(stage.iters) if it.length > 1), len(names) - 1)
     require(name in names, ScheduleError, "loop", f"the loops of {stage.op.name} are {', '.join(names)}", got=name)
     return names.index(name)
-
-
-def _middle(turns: int) -> int:
-    return (turns - 1) // 2
-
-
-def _first(turns: int) -> int:
-    return 0
 
 
 def _any(points: Points) -> bool:

@@ -33,6 +33,8 @@ from ..analysis.own_stages import cpu_sketches, extents_of, with_reader
 
 BYTES, WORD = ("uint8", "int8"), "int32"
 LONGEST_SIDE = 8
+LONGEST_ROW = 8
+"""Vectors of sums behind each other of which what follows is computed at once."""
 WIDE = 64
 """Bytes of a vector of a processor with 32 of them; others have 16."""
 SUMS_AND_FACTORS = {True: 24, False: 12}
@@ -57,6 +59,13 @@ def tile(rows: int, columns: int, vector_bytes: int) -> tuple[int, int]:
     return min(fit, key=lambda s: ((s[0] + s[1]) / (s[0] * s[1]), -s[1]))
 
 
+def whole_vectors(columns: int, j: int, vector_bytes: int) -> int:
+    """Of how many columns sums are done before what follows is, in vectors: of tiles of `j`, and a divisor."""
+    lanes = vector_bytes // 4
+    found = [n for n in range(j, min(columns, LONGEST_ROW * lanes) + 1, j) if columns % n == 0]
+    return min(found, key=lambda n: (-(-n // lanes) * lanes / n, -n))
+
+
 class ByteProduct:
     """Compute a product of bytes with its terms innermost."""
 
@@ -69,19 +78,22 @@ class ByteProduct:
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         *_, m, n, _ = extents_of(state.stages[k].op)
         i, j = tile(m, n, ctx.hardware.vector_unit_bytes)
+        wide = whole_vectors(n, j, ctx.hardware.vector_unit_bytes)
         state, target = with_reader(state, k)
         if target is None:
             return []
         *others, row, column = [it.uid for it in state.stages[target].iters]
         state, (rows, in_row) = split(state, target, row, [i])
-        state, (columns, in_column) = split(state, target, column, [j])
+        state, (columns, in_column) = split(state, target, column, [wide])
         outer = (columns.uid, rows.uid) if n > m else (rows.uid, columns.uid)
         state = reorder(state, target, [*others, *outer, in_row.uid, in_column.uid])
         state = compute_at(state, k, target, outer[1])
         terms = [it.uid for it in state.stages[k].iters if it.kind == REDUCE]
         *before, row, column = [it.uid for it in state.stages[k].iters if it.kind != REDUCE]
-        state = reorder(state, k, [*before, *terms, row, column])
-        return [(annotate(annotate(state, k, row, "unroll"), k, column, "unroll"), k - 1)]
+        state, (tiles, in_tile) = split(state, k, column, [j])
+        state = reorder(state, k, [*before, tiles.uid, *terms, row, in_tile.uid])
+        state = annotate(state, target, in_column.uid, "vectorize")
+        return [(annotate(annotate(state, k, row, "unroll"), k, in_tile.uid, "unroll"), k - 1)]
 
 
 def byte_product_sketches(ctx: SketchContext) -> list[State]:

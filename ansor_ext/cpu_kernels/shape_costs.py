@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ansor.core.target.hardware import HardwareParams
-from ansor.sketch.predicates import NO_SPLIT, named_axes
+from ansor.features.count import op_counts
+from ansor.sketch.predicates import NO_SPLIT, fusion_target, named_axes
 from ansor.sketch.shared_memory import element_bytes
-from te_lite.bounds.reads import reads_by
+from te_lite.bounds.reads import expanded_bodies, reads_by
 from te_lite.computation.tensor import PlaceholderOp
 from te_lite.loops.register_tile import VectorUnit, vector_pieces
-from te_lite.schedule.state import State
+from te_lite.schedule.state import INLINED, State
 
 from ..analysis.own_stages import axes_of, axes_read, extents_of
 from .reuse import LINE_BYTES, lines
@@ -32,6 +33,8 @@ ITERATION_STEPS = 64
 """To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
 EDGE_STEPS = 6
 """Times the lanes of a vector: the same of an element that may be over the edge, copied or written by itself."""
+FUNCTION_STEPS = 400
+"""The same of a function (exp, erf, ...) that is computed for it, where elements are over the edge one by one."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,22 @@ def shape_costs(
     for way in [way for way in sides(state, k) if row in (None, way.row) and whole in (None, way.lane)]:
         rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
         turned = ITERATION_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
+        alone = FUNCTION_STEPS * functions_behind(state, k) / reduction
         edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
         tiles = tile_costs(extents[way.row], columns, size, unit, _row_lines(state, k, way), whole is not None)
         for (r, width), (cost, sums) in tiles.items():
-            costs[way, r, width] = round(cost * (1 + turned + (edge if columns % width else 0.0)), 2), -sums
+            over = extents[way.row] % r if turned else columns % width
+            behind = turned + (edge if columns % width else 0.0) + (alone if over else 0.0)
+            costs[way, r, width] = round(cost * (1 + behind), 2), -sums
     return {found: costs[found][0] for found in sorted(costs, key=lambda found: costs[found])}
+
+
+def functions_behind(state: State, k: int) -> int:
+    """How many functions are computed for an element of what takes up stage `k` element by element."""
+    target, inlined = fusion_target(state, k), [n for n, stage in enumerate(state.stages) if stage.where == INLINED]
+    if target is None:
+        return 0
+    return op_counts(expanded_bodies(state.ops, frozenset(inlined))[target]).get("float_mathfunc", 0)
 
 
 def _row_lines(state: State, k: int, way: Sides) -> Callable[[int], float]:

@@ -19,7 +19,7 @@ import ansor
 import relay_lite as relay
 import te_lite as te
 from ansor.policy.default_schedule import default_state
-from ansor_ext.cpu_kernels.byte_products import tile
+from ansor_ext.cpu_kernels.byte_products import tile, whole_vectors
 from relay_lite.frontend import from_onnx
 from relay_lite.ir.reference import run
 from relay_lite.runtime.graph_executor import GraphModule
@@ -96,14 +96,58 @@ def test_sums_that_leave_32_bits_wrap_as_words_do() -> None:
     np.testing.assert_array_equal(np.asarray(network.get_output(0)), want)
 
 
+def sources_of(library: Any) -> list[str]:
+    return [kernel.source for kernel in library.kernels.values()]
+
+
 @GCC
-def test_weights_that_fit_no_signed_byte_stay_words() -> None:
+@pytest.mark.parametrize("zero", [0, 3, 131, 255, None], ids=str)
+def test_weights_without_a_sign_are_moved(zero: int | None) -> None:
+    """Rows of them that reach from -255 to 255 have no such bytes, and stay words."""
     rng = np.random.default_rng(0)
-    a, b = integers(rng, (5, 9), "uint8"), integers(rng, (9, 4), "uint8")
-    module, _ = from_onnx(model(a, b, None, None, True))
-    network = GraphModule(relay.build(module, "c")["default"]())
+    a, b = integers(rng, (5, 40), "uint8"), integers(rng, (40, 12), "uint8")
+    known = np.array(zero, "uint8") if zero is not None else integers(rng, (12,), "uint8")
+    module, _ = from_onnx(model(a, b, np.array(7, "uint8"), known, True))
+    library = relay.build(module, "c")
+    network = GraphModule(library["default"]())
     network.run(a=a)
-    np.testing.assert_array_equal(np.asarray(network.get_output(0)), a.astype("int64") @ b.astype("int64"))
+    want = (a.astype("int64") - 7) @ (b.astype("int64") - known.astype("int64"))
+    np.testing.assert_array_equal(np.asarray(network.get_output(0)), want)
+    assert any("const int8_t *restrict" in s for s in sources_of(library))
+
+
+@GCC
+@pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")], ids=str)
+@pytest.mark.parametrize("zeros", [(None, None), (141, 130), (0, 130), (141, None), (17, 128)], ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_two_tensors_are_those_of_bytes(
+    kinds: tuple[str, str], zeros: tuple[int | None, int | None], transposed: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(3, 13, 40), (3, 21, 40) if transposed else (3, 40, 21)]
+    feeds = {name: integers(rng, shape, kind) for name, shape, kind in zip("ab", shapes, kinds, strict=True)}
+    factors, wide = [], []
+    for (name, x), zero in zip(feeds.items(), zeros, strict=True):
+        words = relay.cast(relay.var(name, x.shape, str(x.dtype)), "int32")
+        factors.append(words if zero is None else relay.subtract(words, relay.const(np.int32(zero))))
+        wide.append(x.astype("int64") - (zero or 0))
+    library = relay.build(relay.Function(
+        relay.free_vars(product := relay.nn.batch_matmul(*factors, transpose_b=transposed)), product
+    ), "c")  # fmt: skip
+    network = GraphModule(library["default"]())
+    network.run(**feeds)
+    want = wide[0] @ (wide[1].transpose(0, 2, 1) if transposed else wide[1])
+    np.testing.assert_array_equal(np.asarray(network.get_output(0)), want)
+    assert any(
+        "uint8_t *restrict" in s and "const int8_t *restrict" in s and "matmul" in s for s in sources_of(library)
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "j", "wide"), [(400, 5, 80), (1536, 4, 128), (8210, 5, 10), (13, 1, 13), (21, 7, 21)]
+)
+def test_what_follows_sums_has_vectors_of_its_own(columns: int, j: int, wide: int) -> None:
+    assert whole_vectors(columns, j, 64) == wide
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 61, 400])
@@ -122,5 +166,5 @@ def test_the_default_program_has_its_terms_innermost() -> None:
     state = default_state(task)
     assert state is not None
     (stage,) = [s for s in state.stages if s.op.name == product.op.name]
-    assert [it.name.split(".")[0] for it in stage.iters][-3:] == ["k", "i", "j"]
+    assert [it.name.split(".")[0] for it in stage.iters][-4:] == ["j", "k", "i", "j"]
     assert [it.annotation for it in stage.iters][-2:] == ["unroll", "unroll"]

@@ -186,6 +186,11 @@ class SearchTask:
         """The task for people: its name and arguments."""
         return key_text(self.workload_key, self.desc)
 
+    @property
+    def packs(self) -> bool:
+        """Whether inputs that are free to be stored in any order come in that in which a program reads them."""
+        return self.layout_rewrite_option == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
+
     def facts(self) -> TaskFacts:
         """What a record says of this task."""
         if self._facts is not None:
