@@ -88,7 +88,8 @@ def _packed(nest: Nest) -> Nest:
     reads, lanes = [], moved_axes(nest, nest.own_loops[-1:])
     for x in nest.reads:
         if nest.bounds.state.ops[x.buffer] in free and x.forms is not None:
-            order = sorted(range(len(x.shape)), key=lambda d: not form_axes(x.forms[d]).isdisjoint(lanes))
+            along = [not form_axes(form).isdisjoint(lanes) for form in x.forms]
+            order = sorted(range(len(along)), key=along.__getitem__)
             forms, shape = [tuple([found[d] for d in order]) for found in (x.forms, x.shape)]
             x = Packed(x.buffer, forms, shape, x.scope, x.element)
         reads.append(x)
