@@ -23,14 +23,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import lcm, prod
 from typing import Protocol
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import Expr, Select, Var, as_expr, binary, compare
+from te_lite.expr.expr import Binary, Expr, Select, Var, as_expr, binary, compare
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import free_vars, substitute
-from te_lite.loops.stmt import Barrier, Buffer, For, ForKind, If, Stmt, Store, allocated, bodies, seq, with_bodies
+from te_lite.expr.visit import children, free_vars, substitute
+from te_lite.loops.stmt import (
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Stmt,
+    Store,
+    allocated,
+    bodies,
+    exprs_of,
+    seq,
+    stmts_of,
+    with_bodies,
+)
 
 from .staged_copies import staged, written_out
 
@@ -92,6 +107,12 @@ def digits(loops: Sequence[For], number: Expr, simplifier: Simplifier) -> dict[V
     return env
 
 
+def reads_by_tile(e: Expr, var: Var) -> bool:
+    """Whether `var` decides in an expression which tile is read, by its number, and nothing else."""
+    modulo = isinstance(e, Binary) and e.op == "%"
+    return modulo or (e is not var and all(reads_by_tile(child, var) for child in children(e)))
+
+
 def _fetched(s: Stmt, there: Env) -> Stmt:
     """Copies of an iteration into the tile that is next, of what the iteration `there` copies."""
     if isinstance(s, Store):
@@ -117,11 +138,13 @@ class Iterations:
     whole_warps: bool
     once: bool
 
-    @property
+    @cached_property
     def goes_on(self) -> bool:
-        """Whether the last iteration does what the others do."""
-        last = free_vars(self.fetch.cond) == {self.iterations.var}  # nothing but the last iteration fetches nothing
-        return self.once and last and self.barrier.left == 0 and self.iterations.extent >= LEAST_ITERATIONS
+        """Whether the last iteration does what the others do: it reads what is in the next tile, wherever that ends."""
+        var, reads = self.iterations.var, self.work.read({}, as_expr(0))
+        last = free_vars(self.fetch.cond) == {var}  # nothing but the last iteration fetches nothing
+        inside = all(reads_by_tile(e, var) for s in stmts_of(reads) for e in exprs_of(s))
+        return self.once and last and inside and self.barrier.left == 0 and self.iterations.extent >= LEAST_ITERATIONS
 
     @property
     def words(self) -> int:

@@ -145,8 +145,7 @@ class _Inference:
         return Bounds(replace(self.state, stages=tuple(self.stages)), tuple(self.regions), tuple(self.scopes))
 
     def _reduced(self, k: int) -> list[Region]:
-        op = self.stages[k].op
-        return [Region(ZERO, root_extent(v, op.axis)) for v in op.reduce_axis]
+        return [Region(ZERO, root_extent(v, self.stages[k].op.axis)) for v in self.stages[k].op.reduce_axis]
 
     def _along(self, k: int) -> list[Region]:
         """What a stage folds in an iteration of the loop that it is computed along: what the stage of the loop does
@@ -166,13 +165,16 @@ class _Inference:
         return bool(tiles and runs_over(self.state, k, self.listed))
 
     def _round_up(self, k: int) -> None:
-        """Give stage k room for whole tiles where its own do not divide its region."""
+        """Give stage k room for whole tiles where its own do not divide its region.
+
+        An axis that is split into a number of parts stays: how long they are follows from its extent.
+        """
         stage, rank = self.stages[k], len(self.stages[k].op.axis)
-        extents = [tiled_extent(stage, uid) for uid in range(rank)]
+        parted = {r.parent for r in stage.relations if isinstance(r, SplitRel) and not r.inner_to_outer}
+        extents = [stage.vars[uid].extent if uid in parted else tiled_extent(stage, uid) for uid in range(rank)]
         roots = [replace(v, extent=e) for v, e in zip(stage.vars, extents, strict=False)]
         self.stages[k] = replace(stage, vars=(*roots, *stage.vars[rank:]))
-        regions = [Region(r.min, e) for r, e in zip(self.regions[k], extents, strict=False)]
-        self.regions[k] = (*regions, *self.regions[k][rank:])
+        self.regions[k] = (*map(Region, [r.min for r in self.regions[k]], extents), *self.regions[k][rank:])
 
     def _region(self, k: int) -> tuple[Region, ...]:
         """The region of the spatial axes of stage k."""

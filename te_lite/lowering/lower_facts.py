@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..bounds.bounds import Bounds
-from ..bounds.loop_scope import BLOCKS, THREADS, kernel_of
+from ..bounds.loop_scope import BLOCKS, THREADS, enclosing_loops, kernel_of
 from ..bounds.reads import expanded_bodies, reads_all, reads_by_producer
 from ..computation.access import CONST_INDICES
 from ..computation.tensor import Tensor
@@ -95,8 +95,7 @@ class Facts:
 
     def new_var(self, name: str, extent: int) -> Var:
         """A loop variable over `0 .. extent-1`."""
-        words = name.replace("@", ".").split(".")
-        var = Var("_".join(w for w in words if w))
+        var = Var("_".join(filter(None, name.replace("@", ".").split("."))))
         self.simplifier.bind(var, 0, extent - 1)
         return var
 
@@ -121,6 +120,10 @@ class Facts:
         if any(stage.op.output(index) in self.arg_buffers for index in range(stage.op.num_outputs)):
             law = "an argument must be computed whole, not inlined or in parts"
             require(stage.is_placeholder or self._computed_whole(k), LowerError, stage.op.name, law)
+            lanes = {self.stages[j].vars[uid].annotation for j, uid in enclosing_loops(self.stages, k)}
+            law = "lanes must not compute a reduction into an argument: all would add to what they share"
+            ok = not stage.op.reduce_axis or lanes.isdisjoint(("vectorize", "vthread"))
+            require(ok, LowerError, stage.op.name, law)
         if stage.where == INLINED:
             return
         for index in range(stage.op.num_outputs):
@@ -133,8 +136,8 @@ class Facts:
         """Storage for the region of an output of stage k that is no argument."""
         stage = self.stages[k]
         require(not stage.is_placeholder, LowerError, tensor.name, "every input must be among the arguments")
-        is_output = self.state.access.is_output(k)
-        require(not is_output, LowerError, tensor.name, "every output must be among the arguments")
+        law = "every output must be among the arguments"
+        require(not self.state.access.is_output(k), LowerError, tensor.name, law)
         shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
         stored = self.layouts[k].shape(shape) if k in self.layouts else None
         if stored is not None:

@@ -49,6 +49,17 @@ def scalar_sum_in_parts() -> Made:
     return [x, c], s
 
 
+def sums_in_a_number_of_parts() -> Made:
+    """Room for whole tiles of a cache would change how long its five parts are."""
+    x, k = te.placeholder((5, 3), name="x"), te.reduce_axis((0, 3), "k")
+    c = te.compute((5,), lambda i: te.sum(x[i, k], axis=k), name="c")
+    s = te.create_schedule(c.op)
+    cache = s.cache_write(c, "local")
+    s[cache].split(s[cache].split(s[cache].op.axis[0], nparts=5)[0], factor=4)
+    s[cache].compute_at(s[c], s[c].split(s[c].op.axis[0], factor=20)[0])
+    return [x, c], s
+
+
 def chosen_sum_in_parts(outer: bool) -> Made:
     """What is added is decided by memory, which ends before the parts do: 37 numbers in parts of 8."""
     x, k = te.placeholder((37,), name="x"), te.reduce_axis((0, 37), "k")
@@ -233,7 +244,8 @@ def pool_by_threads(s: te.Schedule, area: Tensor, out: Tensor) -> None:
 PROGRAMS: dict[str, Callable[[], Made]] = {
     f.__name__: f
     for f in (
-        scalar_sum, scalar_sum_in_parts, scalar_sum_by_threads, chosen_sum_by_threads, scalar_input, argmax_by_threads,
+        scalar_sum, scalar_sum_in_parts, sums_in_a_number_of_parts, scalar_sum_by_threads, chosen_sum_by_threads,
+        scalar_input, argmax_by_threads,
         argmax_by_threads_of_two_axes, argmax_in_parts_by_threads, two_outputs, output_that_is_partly_read,
         output_computed_at_its_reader, input_read_twice, producer_of_two_at_their_root, chain_of_attached_stages,
         softmax_in_one_kernel,
@@ -382,3 +394,18 @@ def test_a_cache_name_that_became_free() -> None:
     s.cache_write(c, "local")
     assert [stage.op.name for stage in s.stages] == ["x", "c.local.rf", "c.local.repl", "c.local", "c"]
     checked(([x, c], s))
+
+
+@pytest.mark.parametrize("annotation", ["vectorize", "vthread"])
+def test_lanes_share_no_reduction_into_an_argument(annotation: str) -> None:
+    """Each of two lanes needs all sums: it would add to what the other has begun."""
+    x, k = te.placeholder((6, 5), name="x"), te.reduce_axis((0, 5), "k")
+    b = te.compute((6,), lambda i: te.sum(x[i, k], axis=k), name="b")
+    c = te.compute((2, 6), lambda j, i: b[i] + j, name="c")
+    s = te.create_schedule(c.op)
+    lane = s[c].op.axis[0]
+    s[b].compute_at(s[c], lane)
+    s[c].vectorize(lane) if annotation == "vectorize" else s[c].bind(lane, VT)
+    checked(([x, c], s))
+    with pytest.raises(te.LowerError, match="b: lanes must not compute a reduction into an argument"):
+        te.lower(s, [x, b, c])

@@ -14,6 +14,7 @@ import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.generate import extra_sketches
+from ansor_ext.pipeline.iterations_ahead import reads_by_tile
 from ansor_ext.pipeline.register_double_buffer import most_words, with_register_double_buffers
 from ansor_ext.pipeline.staged_copies import staged
 from ansor_ext.pipeline.steps import DoubleBuffer, Pipeline
@@ -23,7 +24,7 @@ from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.passes.lane_digits import with_lane_digits
 from codegen_cuda.passes.vector_writes import with_vector_writes
 from codegen_cuda.program.cuda_program import KernelNest, kernel_nests
-from te_lite.expr.expr import Var, compare
+from te_lite.expr.expr import Var, as_expr, compare
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
 from te_lite.meaning.interp import run
 from te_lite.schedule.loop_steps import Annotate, FollowFusedSplit, FollowSplit, Fuse, Pragma, Reorder, Split
@@ -307,3 +308,10 @@ def test_results_are_written_in_vectors() -> None:
     source = emit(te.lower(TILES["quadrants"])).source
     assert re.search(r"\*\(float2 \*\)\(C \+ .*make_float2\(apart\(C_local\[", source)
     assert not re.search(r"^ *C\[", source, re.M)
+
+
+def test_operands_of_the_iteration_behind_the_last_lie_in_a_tile() -> None:
+    """They are read without a condition where the number of the tile alone depends on the iteration."""
+    t, q = Var("t"), Var("q")
+    assert reads_by_tile(t % 2 * 40 + q, t) and reads_by_tile(as_expr(3), t) and reads_by_tile((t + 1) % 2 * 40 + q, t)
+    assert not reads_by_tile(t % 2 * 40 + t * 4 + q, t) and not reads_by_tile(t % 2 * 40 + (t + 1) // 7, t)
