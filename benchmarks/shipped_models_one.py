@@ -65,9 +65,10 @@ class Asked:
     gigabytes: float = 8
 
     @property
-    def fixed(self) -> dict[str, float]:
-        """The values of inputs that are fixed."""
-        return {name: low for name, (low, high) in self.ranges.items() if low == high}
+    def fixed(self) -> dict[str, Array]:
+        """The values of inputs that are fixed, in the shapes asked for."""
+        same = {name: low for name, (low, high) in self.ranges.items() if low == high}
+        return {name: np.full(self.shapes.get(name, ()), low) for name, low in same.items()}
 
 
 @dataclass
@@ -206,7 +207,11 @@ def judged(path: Path, asked: Asked, network: Network, module: GraphModule, foun
     feeds = [drawn(network, asked, rng) for _ in range(2)]
     given = {i.name for i in session.get_inputs()}
     fixed = {
-        i.name: np.full([d if isinstance(d, int) else 1 for d in i.shape], asked.fixed[i.name], KINDS[i.type])
+        i.name: np.full(
+            asked.shapes.get(i.name, [d if isinstance(d, int) else 1 for d in i.shape]),
+            asked.fixed[i.name],
+            KINDS[i.type],
+        )
         for i in session.get_inputs()
         if i.name in asked.fixed
     }

@@ -70,7 +70,7 @@ class Node:
     def value(self, index: int) -> Array | None:
         """The value of an input that must be known before the network runs; None when it is absent."""
         found, e = self.known(index), self.optional(index)
-        law = "must be known when the model is read: a constant, or computed from shapes"
+        law = "must be known when the model is read: a constant, or computed from shapes and inputs that `fixed` has"
         self.require(found is not None or e is None, f"input {index} {law}", type="" if e is None else str(e.type))
         return found
 
