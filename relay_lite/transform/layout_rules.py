@@ -166,6 +166,15 @@ def _move_channels(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutN
     return Moved((new, *labels.inputs[1:]), outputs, {**attrs, "axis": _axis(old, attrs["axis"], new)})
 
 
+def _read_quantized(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
+    """Data, and a scale and a zero point: numbers, or vectors along the letter at attribute `axis`."""
+    data = given[0]
+    if data is None:
+        return None
+    letter = data[attrs["axis"]] if shapes[1] else ""
+    return Labels((data, letter, letter), (data,))
+
+
 def _first_known(given: LayoutNames) -> str | None:
     return next((layout for layout in given if layout is not None), None)
 
@@ -310,6 +319,8 @@ RULES: dict[str, LayoutRule] = {
     "nn.batch_norm": _channels(_read_channels(4, 3)),
     "nn.bias_add": _channels(_read_channels(1, 1)),
     "nn.prelu": _channels(_read_channels(1, 1)),
+    "qnn.quantize": _channels(_read_quantized),
+    "qnn.dequantize": _channels(_read_quantized),
     "concatenate": LayoutRule(_read_concatenate, _move_concatenate),
     "split": LayoutRule(_read_split, _move_split),
     "squeeze": LayoutRule(_read_squeeze, _move_squeeze),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from relay_lite.ir.make import call
-from relay_lite.ir.nodes import Call, Expr, Function, Tuple, TupleGetItem
+from relay_lite.ir.nodes import Call, Expr, Function, Tuple, TupleGetItem, const
 from relay_lite.ir.visit import post_order
 from tests.relay_lite.pass_graphs import Layers, Rng, function, relu
 
@@ -68,6 +68,15 @@ def bias(make: Layers, rng: Rng, x: Expr) -> Expr:
 
 def norm(make: Layers, rng: Rng, x: Expr) -> Expr:
     return make.bn(x)
+
+
+def quantized(make: Layers, rng: Rng, x: Expr) -> Expr:
+    """Bytes and back, by one scale or by one an index of an axis."""
+    axis = _axis(rng, 4)
+    shape = (x.shape[axis],) if rng.random() < 0.5 else ()
+    scale = const(rng.uniform(0.1, 1, shape).astype(x.dtype))
+    zero = const(rng.uniform(-9, 9, shape).astype("int8"))
+    return call("qnn.dequantize", call("qnn.quantize", x, scale, zero, axis=axis), scale, zero, axis=axis)
 
 
 def pool(make: Layers, rng: Rng, x: Expr) -> Expr:
@@ -142,7 +151,7 @@ def reshape(make: Layers, rng: Rng, x: Expr) -> Expr:
 LAYERS: dict[str, Layer] = {
     f.__name__: f
     for f in (
-        broadcast, where, twice, pointwise, bias, norm, pool, image, concatenate, split, cut, reduce, drop, squeeze,
-        pad, transpose, reshape,
+        broadcast, where, twice, pointwise, bias, norm, quantized, pool, image, concatenate, split, cut, reduce, drop,
+        squeeze, pad, transpose, reshape,
     )
 }  # fmt: skip
