@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from te_lite.expr.expr import FLOATS
 from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, mul, reshape, sub
 from .node import Converter, Converters, Node
+
+Meaning: TypeAlias = Callable[[Expr, tuple[int, ...], bool], Expr]
+"""What a reduction gives of data, axes and keepdims."""
 
 
 def reduction(name: str, since: int = 18, empty: float | None = None) -> Converter:
@@ -31,9 +36,7 @@ def extreme(name: str, of_bools: str, empty: float) -> Converter:
     return reduced(meaning, empty=empty)
 
 
-def reduced(
-    meaning: Callable[[Expr, tuple[int, ...], bool], Expr], since: int = 18, empty: float | None = None
-) -> Converter:
+def reduced(meaning: Meaning, since: int = 18, empty: float | None = None) -> Converter:
     """A reduction of which `meaning` gives the result of data, axes and keepdims; over no element it is `empty`.
 
     No axes mean all of them, or none when noop_with_empty_axes is set: then what is done to each element still is.
@@ -70,6 +73,22 @@ def _sum(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     return _over("sum", x, axes, keep)
 
 
+def _mean(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+    """Of integers their sum, in 64 bits, divided by their number: the quotient has no fraction."""
+    if x.dtype in FLOATS or not axes:
+        return _over("mean", x, axes, keep)
+    return cast(binary("divide", _sum(cast(x, "int64"), axes, keep), prod(x.shape[a] for a in axes)), x.dtype)
+
+
+def in_floats(meaning: Meaning) -> Meaning:
+    """A reduction through numbers that are no integers: those of integers are computed in float64, and then cut."""
+
+    def convert(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+        return meaning(x, axes, keep) if x.dtype in FLOATS else cast(meaning(cast(x, "float64"), axes, keep), x.dtype)
+
+    return convert
+
+
 def _l1(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
     return _sum(call("abs", x), axes, keep)
 
@@ -92,7 +111,7 @@ def log_sum_exp(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
         return x
     largest = call("max", x, axis=axes, keepdims=True)
     finite = binary("less", call("abs", largest), np.inf)
-    taken = call("where", finite, largest, const(0, x.dtype)) if x.dtype in FLOATS else largest
+    taken = call("where", finite, largest, const(0, x.dtype))
     total = add(call("log", _sum(call("exp", sub(x, taken)), axes, True)), taken)
     return total if keep else call("squeeze", total, axis=axes)
 
@@ -130,15 +149,15 @@ def cumulative_sum(node: Node) -> Expr:
 
 CONVERTERS: Converters = {
     "ReduceSum": {1: reduction("sum", since=13, empty=0)},
-    "ReduceMean": {1: reduction("mean")},
+    "ReduceMean": {1: reduced(_mean)},
     "ReduceMax": {1: extreme("max", "any", -np.inf)},
     "ReduceMin": {1: extreme("min", "all", np.inf)},
     "ReduceProd": {1: reduction("prod", empty=1)},
     "ReduceL1": {1: reduced(_l1, empty=0)},
-    "ReduceL2": {1: reduced(_l2, empty=0)},
+    "ReduceL2": {1: reduced(in_floats(_l2), empty=0)},
     "ReduceSumSquare": {1: reduced(_square, empty=0)},
-    "ReduceLogSum": {1: reduced(_log_sum, empty=-np.inf)},
-    "ReduceLogSumExp": {1: reduced(log_sum_exp, empty=-np.inf)},
+    "ReduceLogSum": {1: reduced(in_floats(_log_sum), empty=-np.inf)},
+    "ReduceLogSumExp": {1: reduced(in_floats(log_sum_exp), empty=-np.inf)},
     "ArgMax": {1: arg("argmax")},
     "ArgMin": {1: arg("argmin")},
     "CumSum": {11: cumulative_sum},
