@@ -31,7 +31,7 @@ def _product_type(types: Sequence[Type], attrs: Attrs, ndim: int, what: str, tur
     batches = a.shape[:-2] + b.shape[:-2]
     shared = len({n for n in batches if n != 1}) <= 1
     require(shared, GraphError, what, "the batches must agree or be 1", a=a.shape, b=b.shape)
-    batch = (max(batches),) if batches else ()
+    batch = (next((n for n in batches if n != 1), 1),) if batches else ()
     return TensorType((*batch, rows, columns), total)
 
 

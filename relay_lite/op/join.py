@@ -69,7 +69,7 @@ def _split_numpy(args: Sequence[Any], attrs: Attrs) -> tuple[Array, ...]:
 def _tile_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "tile")
     reps = integers(attrs["reps"], "tile")
-    require(all(r > 0 for r in reps), GraphError, "tile", "every count must be at least 1", reps=reps)
+    require(all(r >= 0 for r in reps), GraphError, "tile", "no count must be negative", reps=reps)
     ndim = max(len(reps), len(x.shape))
     shape, counts = ((1,) * (ndim - len(v)) + v for v in (x.shape, reps))
     return TensorType(tuple(n * c for n, c in zip(shape, counts, strict=True)), x.dtype)

@@ -26,13 +26,13 @@ from .define import Array, Shape, define, floats, integer, one_axis, operator, s
 
 def _softmax(a: Array, axis: int) -> Array:
     """`exp(a - max) / sum` along `axis`."""
-    e = np.exp(a - a.max(axis, keepdims=True))
+    e = np.exp(a - a.max(axis, keepdims=True, initial=-np.inf))
     return np.asarray(e / e.sum(axis, keepdims=True))
 
 
 def _log_softmax(a: Array, axis: int) -> Array:
     """The logarithm of `_softmax`."""
-    shifted = a - a.max(axis, keepdims=True)
+    shifted = a - a.max(axis, keepdims=True, initial=-np.inf)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis, keepdims=True)))
 
 

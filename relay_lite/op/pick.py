@@ -123,9 +123,10 @@ def _pad_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "nn.pad")
     before, after = _sides(attrs, len(x.shape))
     mode = choice(attrs["pad_mode"], PAD_MODES, "nn.pad", "pad_mode")
-    if mode == "reflect":
-        fits = all(max(b, a) < n for b, a, n in zip(before, after, x.shape, strict=True))
-        law = "a mirror needs more elements than are added"
+    if mode != "constant":
+        padded = [(max(b, a), n) for b, a, n in zip(before, after, x.shape, strict=True) if b or a]
+        fits = all(n > (most if mode == "reflect" else 0) for most, n in padded)
+        law = "a mirror needs more elements than are added" if mode == "reflect" else "an edge needs an element"
         require(fits, GraphError, "nn.pad", law, shape=x.shape, pad_width=attrs["pad_width"])
     return TensorType(tuple(n + b + a for n, b, a in zip(x.shape, before, after, strict=True)), x.dtype)
 

@@ -58,7 +58,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "stack: all shapes must be equal": lambda: relay.stack([f(2), f(3)]),
     "split: the parts must be equal": lambda: relay.split(f(5), 2),
     "split: the positions must rise": lambda: relay.split(f(5), (3, 3)),
-    "tile: every count": lambda: relay.tile(f(5), (0,)),
+    "tile: no count": lambda: relay.tile(f(5), (-1,)),
     "repeat: repeats must be": lambda: relay.repeat(f(5), 0, 0),
     "strided_slice: begin, end, strides": lambda: relay.strided_slice(f(5), (0,), (1, 2)),
     "strided_slice: strides must not be 0": lambda: relay.strided_slice(f(5), (0,), (1,), (0,)),

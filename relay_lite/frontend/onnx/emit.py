@@ -75,7 +75,7 @@ def const(value: Any, dtype: str) -> Constant:
 
 def item(e: Expr, index: int) -> Expr:
     """One tensor of a tuple; a literal tuple is looked into."""
-    return e.fields[index] if isinstance(e, Tuple) else TupleGetItem(e, index)
+    return e.fields[index] if isinstance(e, Tuple) else known_if_empty(TupleGetItem(e, index))
 
 
 def binary(name: str, a: Operand, b: Operand) -> Expr:

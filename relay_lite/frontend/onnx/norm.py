@@ -85,6 +85,8 @@ def mean_variance(node: Node) -> Expr:
     """MeanVarianceNormalization: mean 0 and variance 1 over the axes, by default batch and spatial ones."""
     x = node.input(0)
     axes = node.axes(node.integers("axes", (0, 2, 3)), len(x.shape))
+    if 0 in x.shape:
+        return x
     centred = _centred(x, axes)
     variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
     return div(centred, add(call("sqrt", variance), 1e-9))

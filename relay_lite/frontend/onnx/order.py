@@ -20,10 +20,11 @@ def top_k(node: Node) -> Sequence[Expr]:
     extent = x.shape[axis]
     node.require(k is not None and 0 <= k <= extent, f"k must be in 0 to {extent}", k=k)
     node.integer("sorted", 1)
+    descending = bool(node.integer("largest", 1))
     if 0 in x.shape or k == 0:
         shape = (*x.shape[:axis], int(k), *x.shape[axis + 1 :])
         return [const(np.zeros(shape), x.dtype), const(np.zeros(shape), "int64")]
-    found = call("sort_with_positions", x, axis=axis, descending=bool(node.integer("largest", 1)))
+    found = call("sort_with_positions", x, axis=axis, descending=descending)
     values, positions = [pick(item(found, j), {axis: range(int(k))}) for j in range(2)]
     return [values, cast(positions, "int64")]
 
@@ -42,6 +43,8 @@ def hard_max(node: Node) -> Expr:
 
 
 def _hard(x: Expr, axis: int) -> Expr:
+    if 0 in x.shape:
+        return x
     first = call("argmax", x, axis=(axis,), keepdims=True)
     places = const(np.arange(x.shape[axis]).reshape((-1,) + (1,) * (len(x.shape) - axis - 1)), "int32")
     return cast(binary("equal", first, places), x.dtype)

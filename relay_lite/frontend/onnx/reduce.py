@@ -134,6 +134,8 @@ def l2_normal(node: Node) -> Expr:
     x, p = node.input(0), node.integer("p", 2)
     node.require(p in (1, 2) and x.dtype in FLOATS, "p must be 1 or 2, of floats", p=p, dtype=x.dtype)
     axis = (node.axis(node.integer("axis", -1), len(x.shape)),)
+    if 0 in x.shape:
+        return x
     norm = (_l1 if p == 1 else _l2)(x, axis, True)
     return call("divide", x, call("where", binary("equal", norm, 0), const(1, x.dtype), norm))
 

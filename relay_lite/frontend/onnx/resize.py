@@ -86,7 +86,10 @@ def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | 
     x = node.input(0)
     node.require((scales is None) != (sizes is None), "one of scales and sizes is needed", scales=scales, sizes=sizes)
     out, factors = _extents(node, scales, sizes)
-    node.require(min(out) > 0, "every extent of the result must be at least 1", shape=tuple(out))
+    kept = all(new or not old for new, old in zip(out, x.shape, strict=True))
+    node.require(kept, "every extent of the result must be at least 1", shape=tuple(out))
+    if 0 in out:
+        return const(np.zeros(out), x.dtype)
     changed = [a for a in range(len(out)) if out[a] != x.shape[a] or factors[a] != 1]
     for a in changed:
         require_computed((4, out[a]), "float64", str(node))

@@ -193,7 +193,8 @@ def _cropped(node: Node, widths: Pairs, pads: Sequence[int]) -> tuple[Expr, Pair
     """The input without what is taken away, and what is added."""
     x = node.input(0)
     crop = {a: range(max(-b, 0), x.shape[a] - max(-e, 0)) for a, (b, e) in enumerate(widths) if min(b, e) < 0}
-    node.require(all(len(r) for r in crop.values()), "something must be left", shape=x.shape, pads=tuple(pads))
+    left = all(r.start <= r.stop for r in crop.values())
+    node.require(left, "no more can be taken away than there is", shape=x.shape, pads=tuple(pads))
     return pick(x, crop), [(max(b, 0), max(e, 0)) for b, e in widths]
 
 
