@@ -27,13 +27,13 @@ def prelu(node: Node) -> Expr:
 
 def elu(node: Node) -> Expr:
     """Elu: x where positive, else alpha (exp(x) - 1)."""
-    return _elu(node.input(0), node.number("alpha", 1.0))
+    return scaled_elu(node.input(0), node.number("alpha", 1.0))
 
 
 def selu(node: Node) -> Expr:
     """Selu: gamma times elu."""
     alpha = node.number("alpha", 1.6732632423543772)
-    return mul(_elu(node.input(0), alpha), node.number("gamma", 1.0507009873554805))
+    return mul(scaled_elu(node.input(0), alpha), node.number("gamma", 1.0507009873554805))
 
 
 def celu(node: Node) -> Expr:
@@ -43,7 +43,8 @@ def celu(node: Node) -> Expr:
     return _elu_of(x, div(minimum(x, 0), const(alpha, x.dtype)), alpha)
 
 
-def _elu(x: Expr, alpha: float) -> Expr:
+def scaled_elu(x: Expr, alpha: float) -> Expr:
+    """x where positive, else alpha (exp(x) - 1)."""
     return _elu_of(x, minimum(x, 0), alpha)
 
 

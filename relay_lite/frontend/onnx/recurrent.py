@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from ...ir.loops import loop
 from ...ir.nodes import Expr
-from .activation import soft_plus, soft_sign
+from .activation import scaled_elu, soft_plus, soft_sign
 from .emit import add, binary, call, cast, concatenate, const, mul, reshape, sub, transpose
 from .node import Converters, Node
 from .select import pick
@@ -19,15 +20,26 @@ State: TypeAlias = tuple[Expr, ...]
 Act: TypeAlias = Callable[[Expr], Expr]
 Step: TypeAlias = Callable[["Layer", Expr, State], State]
 
-ACTIVATIONS: dict[str, Act] = {
-    "relu": lambda x: call("nn.relu", x),
-    "tanh": lambda x: call("tanh", x),
-    "sigmoid": lambda x: call("sigmoid", x),
-    "softsign": soft_sign,
-    "softplus": soft_plus,
-    "hardsigmoid": lambda x: call("clip", add(mul(x, 0.2), 0.5), a_min=0.0, a_max=1.0),
-    "leakyrelu": lambda x: call("nn.leaky_relu", x, alpha=0.01),
+ACTIVATIONS: dict[str, tuple[Callable[..., Expr], dict[str, float | None]]] = {
+    "relu": (lambda x: call("nn.relu", x), {}),
+    "tanh": (lambda x: call("tanh", x), {}),
+    "sigmoid": (lambda x: call("sigmoid", x), {}),
+    "softsign": (soft_sign, {}),
+    "softplus": (soft_plus, {}),
+    "hardsigmoid": (
+        lambda x, alpha, beta: call("clip", add(mul(x, alpha), beta), a_min=0.0, a_max=1.0),
+        {"alpha": 0.2, "beta": 0.5},
+    ),
+    "leakyrelu": (lambda x, alpha: call("nn.leaky_relu", x, alpha=alpha), {"alpha": 0.01}),
+    "elu": (scaled_elu, {"alpha": 1.0}),
+    "thresholdedrelu": (
+        lambda x, alpha: call("where", binary("greater", x, alpha), x, const(0, x.dtype)),
+        {"alpha": 1.0},
+    ),
+    "scaledtanh": (lambda x, alpha, beta: mul(call("tanh", mul(x, beta)), alpha), {"alpha": None, "beta": None}),
+    "affine": (lambda x, alpha, beta: add(mul(x, alpha), beta), {"alpha": 1.0, "beta": 0.0}),
 }
+"""By name: a function, and what its alpha and beta are unless the node says so; None where it must."""
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
@@ -203,11 +215,23 @@ def _initial(node: Node, index: int, d: int, batch: int, hidden: int, dtype: str
 
 
 def _activations(node: Node, kind: Kind, d: int) -> list[Act]:
+    """The activations of direction `d`; those of all directions that have an alpha (or beta) take them in turn."""
+    count = len(kind.acts)
     every = node.texts("activations", kind.acts * (d + 1))
-    names = every[d * len(kind.acts) : (d + 1) * len(kind.acts)]
-    known = len(names) == len(kind.acts) and all(n.lower() in ACTIVATIONS for n in names)
-    node.require(known, f"activations are {len(kind.acts)} a direction of {', '.join(ACTIVATIONS)}", activations=every)
-    return [ACTIVATIONS[n.lower()] for n in names]
+    known = len(every) >= count * (d + 1) and all(n.lower() in ACTIVATIONS for n in every)
+    node.require(known, f"activations are {count} a direction of {', '.join(ACTIVATIONS)}", activations=every)
+    chosen = [ACTIVATIONS[n.lower()] for n in every]
+    given = {name: list(node.numbers(f"activation_{name}", ())) for name in ("alpha", "beta")}
+    for name, values in given.items():
+        takers = sum(name in defaults for _, defaults in chosen)
+        node.require(len(values) <= takers, f"{takers} activations take an {name}", activations=every, got=values)
+    acts = []
+    for function, defaults in chosen:
+        values = {n: given[n].pop(0) if given[n] else v for n, v in defaults.items()}
+        law = "an activation without numbers of its own needs activation_alpha and activation_beta"
+        node.require(None not in values.values(), law, activations=every)
+        acts.append(partial(function, **{n: float(np.float32(v)) for n, v in values.items() if v is not None}))
+    return acts[d * count : (d + 1) * count]
 
 
 CONVERTERS: Converters = {
