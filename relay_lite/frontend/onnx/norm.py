@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir.nodes import Expr
-from .emit import add, call, cast, const, div, item, mul, reshape, sub
+from .emit import add, broadcast_to, call, cast, const, div, item, mul, reshape, sub
 from .model import dtype_name
 from .node import Converters, Node
 
@@ -46,7 +46,7 @@ def _in_training(node: Node, x: Expr, vectors: Sequence[Expr]) -> list[Expr]:
 
 
 def layer_norm(node: Node) -> list[Expr]:
-    """LayerNormalization over the axes from `axis` on; scale and B have their extents, B may be absent.
+    """LayerNormalization over the axes from `axis` on; scale and B broadcast to their extents, B may be absent.
 
     Mean and InvStdDev are computed once more where a node names them.
     """
@@ -97,10 +97,12 @@ def _layer_norm(node: Node) -> Expr:
     _check_stash(node)
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     inner = x.shape[axis:]
-    law = f"scale and B must have the shape {inner}"
-    given = scale.shape if shift is None else shift.shape
-    node.require(scale.shape == given == inner, law, scale=scale.shape, B=given)
-    shift = call("full", const(0, x.dtype), shape=inner, dtype=x.dtype) if shift is None else shift
+    shift = const(0, x.dtype) if shift is None else shift
+    for v in (scale, shift):
+        short = len(v.shape) <= len(inner)
+        fits = short and all(n in (1, m) for n, m in zip(v.shape[::-1], inner[::-1], strict=False))
+        node.require(fits, f"scale and B must broadcast to {inner}", scale=scale.shape, B=shift.shape)
+    scale, shift = (broadcast_to(v, inner) for v in (scale, shift))
     size = prod(inner)
     flat = reshape(x, (*x.shape[:axis], size))
     epsilon = node.number("epsilon", 1e-5)

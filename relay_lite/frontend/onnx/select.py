@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -149,15 +150,16 @@ def pad_inputs(node: Node) -> Expr:
     node.require(pads is not None, "pads are needed")
     assert pads is not None
     axes, given = node.list_at(3, "axes", since=11), node.optional(2)
-    if given is not None and node.known(2) is None and node.text("mode", "constant") == "constant":
-        return _surrounded(node, _padded(node, pads, 0, axes), _widths(node, pads, axes), given)
+    if given is not None and node.known(2) is None:
+        padded, constant = _padded(node, pads, 0, axes), node.text("mode", "constant") == "constant"
+        return _surrounded(node, padded, _widths(node, pads, axes), given) if constant else padded
     value = node.scalar(2)
     return _padded(node, pads, int(value) if isinstance(value, bool) else value or 0, axes)
 
 
 def _surrounded(node: Node, x: Expr, widths: Pairs, value: Expr) -> Expr:
     """A padded `x` with a value that is known when it runs in place of what was put around it."""
-    node.require(value.shape in ((), (1,)), "input 2 must hold one number", shape=value.shape)
+    node.require(prod(value.shape) == 1, "input 2 must hold one number", shape=value.shape)
     for axis, (before, after) in enumerate(widths):
         if max(before, after) > 0:
             at = np.arange(x.shape[axis])
@@ -176,7 +178,8 @@ def _padded(node: Node, pads: Sequence[int], value: float, axes: Sequence[int] |
         return x
     small = all(max(w) < max(d, 1) for w, d in zip(widths, x.shape, strict=True))
     if mode in ("constant", "edge") or (mode == "reflect" and small):
-        return call("nn.pad", x, pad_width=tuple(widths), pad_value=value, pad_mode=mode)
+        number = int(value) if isinstance(value, bool) else value
+        return call("nn.pad", x, pad_width=tuple(widths), pad_value=number, pad_mode=mode)
     return _repeated(node, x, widths, "reflect" if mode == "reflect" else "wrap")
 
 
@@ -214,17 +217,16 @@ def one_hot(node: Node) -> Expr:
 
     Of an index outside of the axis there is the first value only.
     """
-    depth, values = node.scalar(1), node.value(2)
-    node.require(values is not None and values.shape == (2,) and depth is not None, "depth and two values are needed")
-    assert isinstance(values, np.ndarray)
+    depth, values = node.scalar(1), node.input(2)
+    node.require(values.shape == (2,) and depth is not None, "depth and two values are needed")
     node.require(depth == depth // 1, "depth must be an integer", depth=depth)
     rank = len(node.input(0).shape) + 1
-    hot = [const(v, str(values.dtype)) for v in (values[1], values[0])]
+    hot = [reshape(pick(values, {0: range(j, j + 1)}), ()) for j in (1, 0)]
     where, known = node.input(0), node.known(0)
     if known is None and np.dtype(where.dtype).itemsize >= 4 and where.dtype != "int32":
         where = call("clip", where, a_min=-depth - 1, a_max=depth)  # far outside stays outside in 32 bits
     return call("one_hot", _from_start(where, known, int(depth)), *hot, depth=int(depth),
-                axis=node.axis(node.integer("axis", -1), rank), dtype=str(values.dtype))  # fmt: skip
+                axis=node.axis(node.integer("axis", -1), rank), dtype=values.dtype)  # fmt: skip
 
 
 def triangle(node: Node) -> Expr:
