@@ -96,3 +96,14 @@ def test_a_batch_of_none_times_one_of_one() -> None:
     for a, b in (((1, 2, 3), (0, 3, 4)), ((0, 2, 3), (1, 3, 4))):
         check([none((0, 2, 4), "float32")], "MatMul", [none(a, "float32"), none(b, "float32")])
     check([none((2, 4), "float32")], "MatMul", [none((2, 0), "float32"), none((0, 4), "float32")])
+
+
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+@pytest.mark.parametrize(("steps", "batch"), [(0, 3), (3, 0)])
+def test_recurrent_layers(op: str, gates: int, steps: int, batch: int) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [none((steps, batch, 2), "float32"), *(np.ones((1, 2 * gates, 2), "float32") for _ in range(2))]
+    arrays += [none((1, 4 * gates), "float32"), none(batch, "int32"), rng.normal(size=(1, batch, 2)).astype("float32")]
+    want = [none((steps, 1, batch, 2), "float32"), arrays[5], none((1, batch, 2), "float32")]
+    activations: dict[str, Any] = {} if op == "LSTM" else {"linear_before_reset": 1} if op == "GRU" else {"clip": 0.5}
+    check(want[: 3 if op == "LSTM" else 2], op, arrays, known=[1, 2], opset=14, hidden_size=2, **activations)

@@ -155,10 +155,13 @@ def _run(node: Node, kind: Kind, x: Expr, d: int, backwards: bool) -> tuple[Expr
     steps, batch, size = x.shape
     layer, weight, bias = _layer(node, kind, d)
     node.require(weight.shape[1] == size, "W must have the size of the input", input=x.shape, W=weight.shape)
+    state = tuple(_initial(node, 5 + s, d, batch, layer.hidden, x.dtype) for s in range(kind.states))
+    if 0 in (steps, batch):
+        node.asked.update((4, "input_forget", "linear_before_reset"))  # what only steps ask for
+        return const(np.zeros((steps, batch, layer.hidden)), x.dtype), state
     inside = layer.product(1, reshape(x, (steps * batch, size)), weight)
     if bias is not None:
         inside = call("nn.bias_add", inside, bias, axis=1)
-    state = tuple(_initial(node, 5 + s, d, batch, layer.hidden, x.dtype) for s in range(kind.states))
     ends = _ends(node, steps)
     times = [] if ends is None else [const(np.arange(steps), "int32")]
 
