@@ -78,6 +78,13 @@ def test_the_smallest_of_none(k: int) -> None:
     check(want, "TopK", [x, np.array([k])], known=[1], opset=11, largest=0)
 
 
+@pytest.mark.parametrize("reduction", ["add", "max"])
+def test_scatters_of_nothing(reduction: str) -> None:
+    where = none((2, 0), "int64")
+    check([ROW], "ScatterElements", [ROW, where, none((2, 0), "float32")], axis=1, reduction=reduction)
+    check([ROW], "ScatterND", [ROW, where.T, none(0, "float32")], reduction=reduction)
+
+
 @pytest.mark.parametrize("shape", [(0, 2, 3), (1, 2, 0)])
 def test_normalisations(shape: tuple[int, ...]) -> None:
     x, ones = none(shape, "float32"), np.ones(2, "float32")

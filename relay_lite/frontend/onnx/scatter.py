@@ -62,7 +62,7 @@ def scatter_nd(node: Node) -> Expr:
     law = "the last axis of the indices counts axes of the data, the updates have the rest of both"
     fits = 1 <= depth <= len(x.shape) and updates.shape == (*where.shape[:-1], *x.shape[depth:])
     node.require(fits, law, data=x.shape, indices=where.shape, updates=updates.shape)
-    rows, count = prod(x.shape[:depth]), prod(where.shape[:-1])
+    rows, count, reduction = prod(x.shape[:depth]), prod(where.shape[:-1]), _reduction(node)
     if 0 in (count, prod(x.shape)):
         return x
     at, inner = reshape(_flat_positions(node, where, x.shape[:depth]), (1, count)), prod(x.shape[depth:])
@@ -71,9 +71,9 @@ def scatter_nd(node: Node) -> Expr:
         hit = binary("equal", at, const(np.arange(rows).reshape(rows, 1), "int32"))
         flat = _joined(node, x_rows, new, hit)
     else:
-        lists = writers(known, rows, last=not _reduction(node))[0]
+        lists = writers(known, rows, last=not reduction)[0]
         taken = call("take", new, const(np.maximum(lists, 0), "int32"), axis=0)
-        flat = _from_lists(_reduction(node), x_rows, taken, lists[..., None] >= 0, 1)
+        flat = _from_lists(reduction, x_rows, taken, lists[..., None] >= 0, 1)
     return reshape(flat, x.shape)
 
 
@@ -142,6 +142,7 @@ def scatter_elements(node: Node) -> Expr:
     fits = fits and all(w <= d or a == axis for a, (w, d) in enumerate(zip(where.shape, x.shape, strict=True)))
     law = "indices and updates must have one shape, within the data on every axis but one"
     node.require(fits, law, data=x.shape, indices=where.shape, updates=updates.shape)
+    reduction = _reduction(node)
     if 0 in (prod(where.shape), prod(x.shape)):
         return x
     extent, count = x.shape[axis], where.shape[axis]
@@ -150,7 +151,7 @@ def scatter_elements(node: Node) -> Expr:
     order = [a for a in range(len(x.shape)) if a != axis] + [axis]
     at, new = (_padded(v, widths, fill) for v, fill in ((where, -1), (updates, 0)))
     at, new, flat = (reshape(transpose(v, order), (prod(x.shape) // extent, v.shape[axis])) for v in (at, new, x))
-    known, reduction = value_of(at), _reduction(node)
+    known = value_of(at)
     if known is None:
         hit = binary("equal", call("expand_dims", at, axis=1), const(np.arange(extent).reshape(1, extent, 1), "int32"))
         lines = elements(reduction, flat, new, hit, count)
