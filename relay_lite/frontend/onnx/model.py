@@ -131,10 +131,32 @@ def _parse(onnx: Any, model: Any) -> Any:
 def _inlined(proto: Any) -> Any:
     """The model with its own functions written out where they are called."""
     try:
-        return import_module("onnx.inliner").inline_local_functions(proto)
+        return import_module("onnx.inliner").inline_local_functions(_with_defaults(proto))
     except Exception as error:  # the inliner is native code and raises what it likes
         reason = " ".join(str(error).split())
         raise GraphError(f"{SUBJECT}: its local functions must be well formed, got {reason}") from error
+
+
+def _with_defaults(proto: Any) -> Any:
+    """The model in which calls of its functions have all attributes with defaults, which the inliner would forget."""
+    defaults = {(_domain(f.domain), f.name): f.attribute_proto for f in proto.functions if f.attribute_proto}
+    if not defaults:
+        return proto
+    filled = type(proto)()
+    filled.CopyFrom(proto)
+
+    def fill(nodes: Any) -> None:
+        for node in nodes:
+            given = [a.name for a in node.attribute]
+            lacking = [a for a in defaults.get((_domain(node.domain), node.op_type), ()) if a.name not in given]
+            node.attribute.extend(lacking)
+            for attribute in node.attribute:
+                for graph in (attribute.g, *attribute.graphs):
+                    fill(graph.node)
+
+    for part in (filled.graph, *filled.functions):
+        fill(part.node)
+    return filled
 
 
 def _graph(onnx: Any, graph: Any) -> OnnxGraph:

@@ -228,12 +228,12 @@ def _activations(node: Node, kind: Kind, d: int) -> list[Act]:
     for name, values in given.items():
         takers = sum(name in defaults for _, defaults in chosen)
         node.require(len(values) <= takers, f"{takers} activations take an {name}", activations=every, got=values)
-    acts = []
+    acts: list[Act] = []
     for function, defaults in chosen:
-        values = {n: given[n].pop(0) if given[n] else v for n, v in defaults.items()}
+        numbers = {n: given[n].pop(0) if given[n] else v for n, v in defaults.items()}
         law = "an activation without numbers of its own needs activation_alpha and activation_beta"
-        node.require(None not in values.values(), law, activations=every)
-        acts.append(partial(function, **{n: float(np.float32(v)) for n, v in values.items() if v is not None}))
+        node.require(None not in numbers.values(), law, activations=every)
+        acts.append(partial(function, **{n: float(np.float32(v)) for n, v in numbers.items() if v is not None}))
     return acts[d * count : (d + 1) * count]
 
 
