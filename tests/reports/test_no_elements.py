@@ -35,10 +35,9 @@ def results(op: str, arrays: Sequence[Array], known: Sequence[int] = (), **attrs
 
 def check(want: Sequence[Array], op: str, arrays: Sequence[Array], **more: Any) -> None:
     found = results(op, arrays, outputs=len(want), **more)
-    for pair, right in nonempty(list(zip(found, want, strict=True))):
-        for got in pair:
-            assert got.dtype == right.dtype, op
-            np.testing.assert_array_equal(got, right, op)
+    for got, right in nonempty([(got, right) for pair, right in zip(found, want, strict=True) for got in pair]):
+        assert got.dtype == right.dtype, op
+        np.testing.assert_array_equal(got, right, op)
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
