@@ -33,11 +33,11 @@ def ByteProducts() -> Pass:
 
 
 def _of_bytes(node: Expr) -> Expr:
-    if not isinstance(node, Call) or node.dtype != WORD:
-        return node
-    if is_op(node, DENSE):
+    if is_op(node, DENSE) and node.dtype == WORD:
         return _by_weight(node) or node
-    return (_of_tensors(node) if is_op(node, BATCHED) and not node.attrs["transpose_a"] else None) or node
+    if is_op(node, BATCHED) and node.dtype == WORD and not node.attrs["transpose_a"]:
+        return _of_tensors(node) or node
+    return node
 
 
 def _by_weight(node: Call) -> Expr | None:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from te_lite.expr.constant_folding import OTHER, folds_to
-from te_lite.expr.dtype import python_number
+from te_lite.expr.dtype import INTEGER_BITS, python_number
 
 from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, Function, const
@@ -64,18 +64,23 @@ def take_one(node: Call) -> Expr | None:
 
 
 def merge_casts(node: Call) -> Expr | None:
-    """A cast to the same dtype is nothing; a cast that loses nothing can be left out before another one."""
+    """A cast to the same dtype is nothing; a cast that loses nothing can be left out before another one.
+
+    Not a cast of integers to floats before one to integers that do not hold them: of floats those take the ends.
+    """
     (data,) = node.args
     if data.dtype == node.dtype:
         return data
-    if is_op(data, "cast") and _loses_nothing(data.args[0].dtype, data.dtype):
-        return call("cast", data.args[0], dtype=node.dtype)
-    return None
+    if not is_op(data, "cast") or not _loses_nothing(data.args[0].dtype, data.dtype):
+        return None
+    source = data.args[0].dtype
+    ends = source in INTEGER_BITS and data.dtype not in INTEGER_BITS and node.dtype in INTEGER_BITS
+    return None if ends and not _loses_nothing(source, node.dtype) else call("cast", data.args[0], dtype=node.dtype)
 
 
 def _loses_nothing(source: str, target: str) -> bool:
-    """NumPy calls the cast of int64 to float64 safe, which rounds."""
-    return np.can_cast(source, target, "safe") and (source, target) != ("int64", "float64")
+    """NumPy calls the casts of 64 bits to float64 safe, which round."""
+    return np.can_cast(source, target, "safe") and (source, target) not in (("int64", "float64"), ("uint64", "float64"))
 
 
 def merge_permutations(node: Call) -> Expr | None:

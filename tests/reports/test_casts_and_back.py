@@ -11,7 +11,10 @@ import shutil
 import numpy as np
 import pytest
 
+import relay_lite as relay
 import te_lite as te
+from relay_lite.runtime.graph_executor import GraphModule
+from relay_lite.transform import PassContext
 from tests.nonempty import nonempty
 
 from .everywhere import of_vectors, same_bits
@@ -53,3 +56,21 @@ def test_integers_beyond_halves_are_infinite() -> None:
         want = (half - half).astype("float16")
     for who, got in nonempty(of_vectors(lambda v: te.cast("float16", v) - te.cast("float16", v), [x])):
         np.testing.assert_array_equal(got, want, who)
+
+
+@pytest.mark.parametrize("given", ["uint8", "int16", "uint16", "int32", "uint64"])
+@pytest.mark.parametrize("middle", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "bool", "uint64"])
+def test_integers_as_floats_take_the_ends(given: str, middle: str, dtype: str) -> None:
+    """A network drops a cast that loses nothing, but what it changes: integers wrap, and floats take the ends."""
+    ends = np.iinfo(given)
+    x = np.array([0, 1, 8, 100, 127, 128, 200, 255, ends.max // 2 + 1, ends.max - 1, ends.max, ends.min], given)
+    v = relay.var("v", x.shape, given)
+    graph = relay.Function([v], relay.cast(relay.cast(v, middle), dtype))
+    wide = x.astype(middle)
+    want = wide != 0 if dtype == "bool" else np.array([whole(float(f), dtype) for f in wide], dtype)
+    for level in (0, 3):
+        with PassContext(opt_level=level):
+            module = GraphModule(relay.build(graph, "c")["default"]())
+        module.run(v=x)
+        np.testing.assert_array_equal(module.get_output(0).numpy(), want, f"level {level}")

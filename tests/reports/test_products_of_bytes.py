@@ -103,7 +103,6 @@ def sources_of(library: Any) -> list[str]:
 @GCC
 @pytest.mark.parametrize("zero", [0, 3, 131, 255, None], ids=str)
 def test_weights_without_a_sign_are_moved(zero: int | None) -> None:
-    """Rows of them that reach from -255 to 255 have no such bytes, and stay words."""
     rng = np.random.default_rng(0)
     a, b = integers(rng, (5, 40), "uint8"), integers(rng, (40, 12), "uint8")
     known = np.array(zero, "uint8") if zero is not None else integers(rng, (12,), "uint8")
@@ -168,3 +167,20 @@ def test_the_default_program_has_its_terms_innermost() -> None:
     (stage,) = [s for s in state.stages if s.op.name == product.op.name]
     assert [it.name.split(".")[0] for it in stage.iters][-4:] == ["j", "k", "i", "j"]
     assert [it.annotation for it in stage.iters][-2:] == ["unroll", "unroll"]
+
+
+@GCC
+def test_rows_that_span_more_than_bytes_stay_words() -> None:
+    """Beside one of them, the results of which are a tuple: those of bytes are no product."""
+    rng = np.random.default_rng(0)
+    data, weight = integers(rng, (5, 40), "uint8"), rng.integers(-255, 256, (12, 40)).astype("int32")
+    weight[:, :2] = -255, 255
+    x = relay.var("x", data.shape, "uint8")
+    wide = relay.cast(x, "int32")
+    body = relay.Tuple([relay.nn.dense(wide, relay.const(weight), out_dtype="int32"), relay.topk(wide, 3)[0]])
+    library = relay.build(relay.Function([x], body), "c")
+    network = GraphModule(library["default"]())
+    network.run(x=data)
+    np.testing.assert_array_equal(network.get_output(0).numpy(), data.astype("int64") @ weight.T.astype("int64"))
+    np.testing.assert_array_equal(network.get_output(1).numpy(), -np.sort(-data.astype("int32"), axis=1)[:, :3])
+    assert not any("const int8_t *restrict" in s for s in sources_of(library))
