@@ -141,16 +141,9 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "geometric mean of time to onnxruntime's": statistics.geometric_mean(ratios) if ratios else None,
         "first compilation, median, s": statistics.median(a for a, _ in starts) if starts else None,
         "first compilation, longest, s": max((a for a, _ in starts), default=None),
-        "first compilation on two idle cores, longest, s": max(map(two_idle_cores, right), default=None),
         "session start, median, s": statistics.median(b for _, b in starts) if starts else None,
         "over 5 session starts + 2 s, median": statistics.median(a - 5 * b - 2 for a, b in starts) if starts else None,
     }
-
-
-def two_idle_cores(one: Mapping[str, Any]) -> float:
-    """Seconds of a first compilation where nothing else runs, from the processor's seconds that it took."""
-    python, compilers = float(one["its_python"]), float(one["its_compilers"])
-    return max(python, (python + compilers) / 2)
 
 
 def earlier(file: str | None) -> dict[str, dict[str, Any]]:

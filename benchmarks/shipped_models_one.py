@@ -75,8 +75,8 @@ class Asked:
 class Found:
     """`outcome`: right, wrong, refused or crashed; times in seconds, of a call and of a start, as far as it came.
 
-    `its_python` and `its_compilers` are the processor's seconds of the first compilation: they hold on a busy machine,
-    too, and two idle cores take the first of them, or half of their sum, whichever is longer.
+    `its_python` and `its_compilers` are the processor's seconds of the first compilation in this process and in its
+    compilers; those of the workers that draw programs for a large network are not in them.
     """
 
     outcome: str = "right"
