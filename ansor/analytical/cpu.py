@@ -12,7 +12,7 @@ cache it fits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from te_lite.expr.lanes import ceildiv, larger, product, smaller
 
 from ..core.values.options import FREE
 from ..features.held_sums import HeldSums, held_sums
-from .loop_nests import Loop, Nest, axes_of, free_loops, innermost_within, iterations, largest, moved_axes, reaches
+from ..space.trace import recorded
+from .loop_nests import Loop, Nest, axes_of, free_loops, innermost_within, iterations, largest, least, running_product
 from .machine import CPU, Cache
 
 THREADS_START = 5e-6
@@ -85,7 +86,7 @@ class Packed(BufferAccess):
 def _packed(nest: Nest) -> Nest:
     """A nest with the inputs packed that are free to be stored in any order."""
     free = [tensor.op for tensor in nest.stage.op.attrs.get(FREE, ())]
-    reads, lanes = [], moved_axes(nest, nest.own_loops[-1:])
+    reads, lanes = [], nest.moved_axes(nest.own_loops[-1:])
     for x in nest.reads:
         if nest.bounds.state.ops[x.buffer] in free and x.forms is not None:
             along = [not form_axes(form).isdisjoint(lanes) for form in x.forms]
@@ -139,10 +140,11 @@ def _side_of_square(nest: Nest, machine: CPU) -> Any:
     for loop in reversed(nest.own_loops):
         joins = np.equal(nest.footprint.stride(nest.reads[0], loop.key), fused) & loop.vector
         fused = fused * np.where(joins, loop.extent, 1)
+    strides = {x.key: [nest.footprint.stride(access, x.key) for access in nest.accesses] for x in nest.own_loops}
     for a in nest.own_loops:
         for b in nest.own_loops:
             if a.key != b.key:
-                along, across = [[nest.footprint.stride(x, loop.key) for loop in (a, b)] for x in nest.accesses]
+                along, across = zip(strides[a.key], strides[b.key], strict=True)
                 turns = np.equal(across[0], 1) & np.greater(along[0], 1) & np.greater(across[1], 1)
                 turns = turns & np.equal(along[1], 1)
                 shorter = np.minimum(a.extent, np.maximum(b.extent, fused))
@@ -274,15 +276,6 @@ def _instructions(nest: Nest, access: BufferAccess, runs: Runs, axes: Sequence[A
 # -------------------------------------------------------------------------------------------------------- caches
 
 
-@dataclass(frozen=True)
-class Level:
-    """What some of the innermost loops touch: bytes, rows of each access, and the bytes that reloads move."""
-
-    size: Any
-    rows: tuple[Any, ...]
-    moved: Any
-
-
 def _loops_as_run(nest: Nest, held: HeldSums | None) -> list[tuple[Loop, ...]]:
     """The loops in the order of running, most of them by themselves: where sums are held in parts, the whole reduction
     runs for one part after the other.
@@ -306,26 +299,30 @@ def _loops_as_run(nest: Nest, held: HeldSums | None) -> list[tuple[Loop, ...]]:
     return [*[(x,) for x in nest.loops[:first]], *around, tuple(parts), *inside]
 
 
-def _levels(nest: Nest, loops: Sequence[tuple[Loop, ...]], machine: CPU) -> list[Level]:
-    """All levels of a nest whose loops run in this order, from one iteration to all of its loops.
+def _levels(nest: Nest, loops: Sequence[tuple[Loop, ...]], machine: CPU) -> tuple[Any, list[Any], Any]:
+    """What the innermost loops touch, from all of these loops (the first row) to none, if they run in this order.
 
-    What the loops around a level do not move stays in the cache while they run.  What the innermost one that moves it
-    touches is moved once, line by line: its next turns meet the lines that they have in common.
+    In bytes, in rows of each access, and in bytes that reloads move.  What the loops around a level do not move stays
+    in the cache while they run.  What the innermost one that moves it touches is moved once, line by line: its next
+    turns meet the lines that they have in common.
     """
-    out: list[Level] = []
-    moved: list[Any] = []
-    outside: Any = 1
-    by_depth = list(zip(*reaches(nest, nest.accesses, loops), strict=True))
-    for found, x in zip(by_depth, [*loops, ()], strict=True):
-        sizes = [reach.unit_bytes(machine.line) for reach in found]
-        waits = [size * _wait(reach) for size, reach in zip(sizes, found, strict=True)]
-        moved = moved or waits
-        out.append(Level(sum(sizes), tuple([reach.rows for reach in found]), sum(moved) + moved[-1]))
-        streamed = [size * outside for size in waits]
-        moves = [_moves(nest, access, x) for access in nest.accesses]
-        moved = [np.where(m, new, old) for m, new, old in zip(moves, streamed, moved, strict=True)]
-        outside = outside * iterations(x)
-    return out[::-1]
+    outside = running_product(*[iterations(found) for found in loops])
+    found = nest.reaches(nest.accesses, loops)
+    sizes = [reach.unit_bytes(machine.line) for reach in found]
+    moves = [[_moves(nest, access, x) for x in loops] for access in nest.accesses]
+    waits = [size * _wait(reach) * outside for size, reach in zip(sizes, found, strict=True)]
+    moved = [_of_last_that_moves(wait, *which) for wait, which in zip(waits, moves, strict=True)]
+    return sum(sizes), [reach.rows for reach in found], sum(moved) + moved[-1]
+
+
+@recorded
+def _of_last_that_moves(values: Any, *moves: Any) -> Any:
+    """[depths, lanes]: for each depth the row of `values` of the last loop outside it that moves, else the first."""
+    rows = np.empty((len(values), max([np.size(x) for x in (*moves, values[0])])))
+    rows[0] = values[0]
+    for d, moved in enumerate(moves):
+        rows[d + 1] = np.where(moved, values[d], rows[d])
+    return rows
 
 
 def _wait(reach: Reach) -> Any:
@@ -336,25 +333,22 @@ def _wait(reach: Reach) -> Any:
 def _moves(nest: Nest, access: BufferAccess, loops: Sequence[Loop]) -> Any:
     """Whether one of some loops moves an access."""
     moves: Any = np.False_
-    if axes_of(access).isdisjoint(moved_axes(nest, loops)):
+    if axes_of(access).isdisjoint(nest.moved_axes(loops)):
         return moves
     for x in loops:
         moves = moves | (nest.footprint.moves(access, x.key) & np.greater(x.extent, 1))
     return moves
 
 
-def _traffic(nest: Nest, levels: Sequence[Level], cache: Cache) -> Any:
+def _traffic(nest: Nest, levels: tuple[Any, list[Any], Any], cache: Cache) -> Any:
     """Bytes that pass in and out of a cache: the least over the levels that fit it.
 
     Rows a power of two apart crowd in few sets of it, over which they are spread; those of different arrays seldom
     crowd in the same ones.
     """
-    best: Any = levels[0].moved
-    pitches = [product(access.shape[-1:]) * access.element for access in nest.accesses]
-    crowds = [np.gcd(pitch, cache.way) for pitch in pitches]
-    for level in levels[1:]:
-        fits = np.less_equal(level.size, cache.size * USABLE)
-        for rows, crowd in zip(level.rows, crowds, strict=True):
-            fits = fits & np.less_equal(np.where(np.greater(rows, 1), rows * crowd, 0), cache.size)
-        best = np.where(fits, np.minimum(best, level.moved), best)
-    return best
+    size, rows_of_each, moved = levels
+    fits = np.less_equal(size, cache.size * USABLE)
+    for access, rows in zip(nest.accesses, rows_of_each, strict=True):
+        crowd = np.gcd(product(access.shape[-1:]) * access.element, cache.way)
+        fits = fits & np.less_equal(np.where(np.greater(rows, 1), rows * crowd, 0), cache.size)
+    return least(moved, fits)

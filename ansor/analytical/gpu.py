@@ -24,7 +24,6 @@ from te_lite.schedule.state import FuseRel, SplitRel
 
 from .fragment_costs import fragment_costs
 from .loop_nests import (
-    Loop,
     Nest,
     extent_of_tags,
     free_loops,
@@ -32,8 +31,9 @@ from .loop_nests import (
     is_serial,
     iterations,
     largest,
-    reaches,
+    least,
     running,
+    running_product,
 )
 from .machine import GPU
 
@@ -364,29 +364,20 @@ def _fetched_bytes(nest: Nest, room: Any) -> tuple[Any, Any]:
     """
     inner = [x for x in nest.loops if x.tag not in BLOCKS]
     starts = len([x for x in nest.loops_around if x.tag not in BLOCKS])
+    outside = running_product(*[x.extent for x in inner])
     asked: Any = 1e-9
     fetched: Any = 0.0
     written: Any = 0.0
     accesses = [access for access in nest.accesses if access.scope == "global"]
-    for access, found in zip(accesses, reaches(nest, accesses, [(x,) for x in inner]), strict=True):
-        levels = [reach.unit_bytes(SECTOR) for reach in found]
-        through = _through_l1(levels, inner, room)
+    for access, reach in zip(accesses, nest.reaches(accesses, [(x,) for x in inner]), strict=True):
+        sectors = reach.unit_bytes(SECTOR)
+        through = least(sectors * outside, np.less_equal(sectors, room))
         if access is nest.write:
             written = through
         else:
             fetched = fetched + through
-            asked = asked + levels[starts] * iterations(inner[:starts])
+            asked = asked + (sectors * outside)[starts]
     return fetched + written, np.minimum(fetched / asked, 1.0)
-
-
-def _through_l1(levels: Sequence[Any], loops: Sequence[Loop], room: Any) -> Any:
-    """Bytes of one access: the least over the loop levels whose sectors (`levels`, by depth) fit L1."""
-    best: Any = levels[-1] * iterations(loops)
-    outside: Any = 1
-    for depth, loop in enumerate(loops):
-        best = np.where(np.less_equal(levels[depth], room), np.minimum(best, levels[depth] * outside), best)
-        outside = outside * loop.extent
-    return best
 
 
 def _unique_bytes(nests: Sequence[Nest]) -> Any:

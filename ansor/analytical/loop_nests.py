@@ -30,6 +30,7 @@ from te_lite.schedule.state import INLINED, Stage
 from ..features.count import op_counts
 from ..features.held_sums import buffer_access, guarded, reads_of
 from ..space.programs import Programs
+from ..space.trace import recorded
 
 CALL_OPERATIONS = 8
 """What a call (exp, tanh, ...) counts in arithmetic operations: the order of magnitude of a polynomial kernel."""
@@ -109,6 +110,23 @@ class Nest:
     def footprint(self) -> Footprint:
         """How far the axes of the stage reach while loops run."""
         return Footprint(self.bounds, self.k, running(self.loops))
+
+    def reaches(self, accesses: Sequence[BufferAccess], loops: Sequence[Sequence[Loop]]) -> list[Reach]:
+        """What each access reaches while the loops from a depth on run, in rows by depth, from all loops to none.
+
+        What is the same at all depths may have one row, or none.
+        """
+        runs: dict[LoopKey, Any] = {}
+        for d, found in enumerate(loops):
+            for x in found:
+                runs[x.key] = runs.get(x.key, 1) * _within(x.extent, d, len(loops))
+        axes = self.footprint.spans(runs)
+        return [access.reach(axes) for access in accesses]
+
+    def moved_axes(self, loops: Sequence[Loop]) -> frozenset[int]:
+        """The axes of the stage that one of these loops may move."""
+        spans = [span for x in loops for span in enumerate(self.footprint.spans_alone(x.key))]
+        return frozenset([axis for axis, span in spans if not (isinstance(span, int) and span == 1)])
 
 
 def loop_nests(programs: Programs) -> tuple[Nest, ...]:
@@ -197,33 +215,31 @@ def iterations(loops: Sequence[Loop]) -> Any:
 
 
 def running(loops: Sequence[Loop]) -> dict[LoopKey, Any]:
-    """All these loops run through; one that is there twice, in parts, runs through all of them."""
-    runs: dict[LoopKey, Any] = {}
-    for x in loops:
-        runs[x.key] = runs.get(x.key, 1) * x.extent
-    return runs
+    """All these loops run through."""
+    return {x.key: x.extent for x in loops}
 
 
-def reaches(nest: Nest, accesses: Sequence[BufferAccess], loops: Sequence[Sequence[Loop]]) -> list[list[Reach]]:
-    """What each access reaches while the loops from a depth on run: a list an access, from all loops to none.
-
-    A loop that moves none of its axes changes nothing.
-    """
-    spans = [nest.footprint.spans(running([x for found in loops[d:] for x in found])) for d in range(len(loops) + 1)]
-    moved = [moved_axes(nest, found) for found in loops]
-    out = []
-    for access in accesses:
-        found, axes = [access.reach(spans[0])], axes_of(access)
-        for within, left in zip(spans[1:], moved, strict=True):
-            found.append(found[-1] if axes.isdisjoint(left) else access.reach(within))
-        out.append(found)
-    return out
+@recorded
+def _within(extent: Any, depth: int, depths: int) -> Any:
+    """The iterations of the loop at a depth while the loops from each depth on run: [depths + 1, lanes]."""
+    rows = np.ones((depths + 1, np.size(extent)))
+    rows[: depth + 1] = extent
+    return rows
 
 
-def moved_axes(nest: Nest, loops: Sequence[Loop]) -> frozenset[int]:
-    """The axes of the stage that one of these loops may move."""
-    spans = [span for x in loops for span in enumerate(nest.footprint.spans_alone(x.key))]
-    return frozenset([axis for axis, span in spans if not (isinstance(span, int) and span == 1)])
+@recorded
+def running_product(*counts: Any) -> Any:
+    """[counts + 1, lanes]: the products of the first counts, from none of them to all."""
+    rows = np.ones((len(counts) + 1, max([np.size(x) for x in counts], default=1)))
+    for d, count in enumerate(counts):
+        np.multiply(rows[d], count, out=rows[d + 1])
+    return rows
+
+
+@recorded
+def least(moved: Any, fits: Any) -> Any:
+    """[lanes]: the least of the rows that fit, and of the last one."""
+    return np.minimum(np.min(np.where(fits, moved, np.inf)[:-1], axis=0, initial=np.inf), moved[-1])
 
 
 def axes_of(access: BufferAccess) -> frozenset[int]:

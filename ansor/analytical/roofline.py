@@ -49,6 +49,6 @@ def _player(machine: GPU | CPU) -> Replayer[float | None]:
 
     def lanes(programs: Programs, _: HardwareParams) -> tuple[list[Any], float | None]:
         value = _estimate(programs, machine)
-        return ([value], None) if isinstance(value, Symbol) else ([], float(value))
+        return ([value], None) if isinstance(value, Symbol) else ([], np.asarray(value).item())
 
     return Replayer(lanes)

@@ -151,7 +151,7 @@ class Trace:
         if op is np.where and isinstance(args[0], bool | np.bool_):
             given = args[1:2] if args[0] else args[2:]
         elif op in _NEUTRAL and (op is not np.add or result.dtype.kind in "iu"):
-            given = [a for a, b in (args, args[::-1]) if type(b) is not Symbol and b == _NEUTRAL[op]]
+            given = [a for a, b in (args, args[::-1]) if np.isscalar(b) and b == _NEUTRAL[op]]
         same = [a for a in given if type(a) is Symbol and a.sample.dtype == result.dtype]
         return next((a for a in same if a.sample.shape == result.shape), None)
 
@@ -161,12 +161,15 @@ class Trace:
 
     def _constant(self, value: Any) -> int:
         """The place of a constant.  Equal ones that are not the same, as 1, 1.0 and True, have different places."""
-        if isinstance(value, np.ndarray | np.generic):
-            if value.ndim:
-                raise TypeError(f"an array that is no symbol has no place on a trace, got shape={value.shape}")
+        if isinstance(value, np.ndarray | np.generic) and not value.ndim:
             value = value.item()
-        plain = type(value) is int or (type(value) is float and value != 0)
-        key = type(value), value if plain else repr(value)
+        if isinstance(value, np.ndarray):
+            if value.shape[-1] != 1:
+                raise TypeError(f"lanes that are no symbol have no place on a trace, got shape={value.shape}")
+            key: Hashable = value.dtype, value.shape, value.tobytes()
+        else:
+            plain = type(value) is int or (type(value) is float and value != 0)
+            key = type(value), value if plain else repr(value)
         place: int | None = self._known.get(key)
         if place is None:
             place = self._known[key] = self._place(value)

@@ -110,6 +110,17 @@ def test_constants_that_are_equal_but_not_the_same() -> None:
     assert [x.dtype.kind for x in found] == list("iiffif")
 
 
+def test_constants_with_rows_that_all_lanes_have() -> None:
+    """Equal ones are one constant; what leaves another operand as it is does so as a number only."""
+
+    def function(a: Any) -> list[Any]:
+        rows = np.array([[1.0], [2.0]])
+        return [a * rows, rows.copy() * a, a * np.ones((2, 1)), a + rows[:1]]
+
+    found = record(function, np.ones(1))([np.array([5.0, 7.0])])
+    assert [x.tolist() for x in found] == [[[5, 7], [10, 14]], [[5, 7], [10, 14]], [[5, 7], [5, 7]], [[6, 8]]]
+
+
 def test_what_cannot_be_recorded() -> None:
     trace = Trace()
     x = trace.input(np.ones(1))
@@ -119,6 +130,8 @@ def test_what_cannot_be_recorded() -> None:
         np.asarray(x)
     with pytest.raises(TypeError, match=r"no place on a trace.*\(2,\)"):
         x + np.ones(2)
+    with pytest.raises(TypeError, match=r"no place on a trace.*\(1, 2\)"):
+        x * np.ones((1, 2))
     with pytest.raises(TypeError, match=r"maximum: only plain calls.*reduce"):
         np.maximum.reduce(x)
     with pytest.raises(TypeError, match=r"add: only plain calls.*out"):
