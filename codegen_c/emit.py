@@ -37,8 +37,10 @@ from .transpose import turned
 from .vectorize import legalise
 
 _GPU_LOOPS = (ForKind.BLOCK, ForKind.THREAD, ForKind.VTHREAD)
-_HEADERS = ("math.h", "stdbool.h", "stdint.h", "stdio.h", "stdlib.h", "time.h")
-_SCRATCH = """static void *scratch(size_t bytes) {
+_HEADERS = ("math.h", "stdbool.h", "stdint.h", "time.h")
+_SCRATCH = """#include <stdio.h>
+#include <stdlib.h>
+static void *scratch(size_t bytes) {
   void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
   if (!p) { fprintf(stderr, "out of memory: %zu bytes of scratch space\\n", bytes); abort(); }
   return p;
@@ -143,10 +145,10 @@ def _needed(emitter: Emitter) -> Iterator[str]:
     """The headers, types, macros and helper functions that the text of a function uses."""
     out = emitter.out
     yield from [f"#include <{h}>" for h in _HEADERS]
-    if out.prelude.masks:
-        yield "#include <immintrin.h>"
     yield from ["", *out.prelude.types.values()]
     texts = [*out.lines, *out.prelude.helpers.values()]
+    if any(")abs(" in text for text in texts):
+        yield "#include <stdlib.h>"
     if any("VEC(" in text for text in texts):
         yield "#define VEC(type, element) (*(type *)&(element))"
     if any("REGISTER_BYTES" in text for text in texts):

@@ -49,16 +49,18 @@ def _pick(name: str, dtype: str, lanes: int) -> str:
 
 
 def _masked(name: str, dtype: str, lanes: int) -> str:
-    """Read or write the first lanes of a vector; the others are zero, or left alone, and no byte of them is touched."""
-    v, bits, size = vector_type(dtype, room(lanes)), 8 * BYTES[dtype] * room(lanes), BYTES[dtype]
-    unit = {"float32": "ps", "float64": "pd"}.get(dtype, f"epi{8 * size}")
-    register = f"__m{bits}" + {"float32": "", "float64": "d"}.get(dtype, "i")
-    prefix, mask = "_mm" if bits == 128 else f"_mm{bits}", f"0x{(1 << lanes) - 1:x}"
+    """Read or write the first lanes of a vector; the others are zero, or left alone, and no byte of them is touched.
+
+    An instruction is written, since to read the header of intrinsics takes longer than to compile most kernels.
+    """
+    v = vector_type(dtype, room(lanes))
+    move = {"float32": "vmovups", "float64": "vmovupd"}.get(dtype, f"vmovdqu{8 * BYTES[dtype]}")
+    mask = f'"Yk"((uint{max(room(lanes), 8)}_t)0x{(1 << lanes) - 1:x})'
     key = f"{name}{lanes}_{v}"
     if name == "load":
-        body = f"return ({v}){prefix}_maskz_loadu_{unit}({mask}, p);"
+        body = f'{v} x; __asm__("{move} %1, %0%{{%2%}}%{{z%}}" : "=v"(x) : "m"(*(const {v} *)p), {mask}); return x;'
         return f"static inline {v} {key}(const {TYPES[dtype]} *p) {{ {body} }}"
-    body = f"{prefix}_mask_storeu_{unit}(p, {mask}, ({register})x);"
+    body = f'__asm__("{move} %1, %0%{{%2%}}" : "+m"(*({v} *)p) : "v"(x), {mask});'
     return f"static inline void {key}({TYPES[dtype]} *p, {v} x) {{ {body} }}"
 
 
@@ -123,7 +125,6 @@ class Prelude:
 
     types: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
-    masks: bool = False
 
     def type(self, dtype: str, lanes: int) -> str:
         """The type of a vector with room for `lanes`."""
@@ -177,7 +178,6 @@ class Prelude:
         """The function that loads ("load") or stores ("store") part of a vector."""
         key = f"{name}{lanes}_{self.type(dtype, lanes)}"
         self.helpers[key] = _masked(name, dtype, lanes)
-        self.masks = True
         return key
 
 

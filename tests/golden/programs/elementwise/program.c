@@ -2,8 +2,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 static inline float max_f32(float a, float b) { return (a > b) | (a != a) ? a : b; }

@@ -2,8 +2,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 typedef float f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
