@@ -26,7 +26,8 @@ HIDDEN = sorted(needs.PACKAGES - {"hypothesis", "pytest", "scipy"})
 LACKING: dict[str, tuple[str, str]] = {
     "at_once": ("--log logs", GPU),
     "beside_torch": ("--model bert --log log.json", GPU),
-    "codegen_vs_tvm": ("", GPU), "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
+    "codegen_vs_tvm": ("", GPU), "copy_engine_ladder": ("", GPU),
+    "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
     "extra_rules": ("", GPU), "fleet_gpus": ("", GPU), "launch_ways": ("", GPU), "measure_overhead": ("", GPU),
     "kernelbench": (". --json figures.json", "torch: not installed; `"),
     "offline_data": ("--target cuda --log logs", GPU), "product_ladder": ("", GPU),
