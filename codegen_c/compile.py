@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ansor.core.files.private_files import private_folder, read_sealed, scratch_folder, write_sealed
-from ansor.core.host.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from ansor.core.host.command import ANSWER_SECONDS, WORK_SECONDS, Finished, Unfinished, run_command
 from te_lite import environment
 from te_lite.errors import require
 
@@ -56,13 +56,18 @@ def compiler_command() -> tuple[str, ...]:
     )
 
 
+def asked(command: Sequence[str], *arguments: str) -> Finished:
+    """What the compiler says of a question.  Raises CompileError when it says nothing."""
+    try:
+        return run_command([*command, *arguments], ANSWER_SECONDS)
+    except Unfinished as e:
+        raise CompileError(f"C compiler: {' '.join(command)} {arguments[0]} {e}") from e
+
+
 @lru_cache(maxsize=8)
 def compiler_version(command: tuple[str, ...]) -> str:
     """What the compiler says of itself (part of the name of every library); asked once a process and command."""
-    try:
-        done = run_command([*command, "--version"], ANSWER_SECONDS)
-    except Unfinished as e:
-        raise CompileError(f"C compiler: {' '.join(command)} --version {e}") from e
+    done = asked(command, "--version")
     require(done.code == 0, CompileError, " ".join(command), "the compiler must answer --version", code=done.code)
     return done.stdout
 
@@ -83,10 +88,7 @@ def processor_flags(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _knows(command: tuple[str, ...], flag: str) -> bool:
-    try:
-        return run_command([*command, "-Werror", flag, "-E", "-x", "c", "/dev/null"], ANSWER_SECONDS).code == 0
-    except Unfinished as e:
-        raise CompileError(f"C compiler: {' '.join(command)} {flag} {e}") from e
+    return asked(command, flag, "-Werror", "-E", "-x", "c", "/dev/null").code == 0
 
 
 @lru_cache(maxsize=1)

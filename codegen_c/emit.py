@@ -88,11 +88,8 @@ def written_buffers(s: Stmt) -> set[Buffer]:
 
 
 def _signature(func: LoweredFunc, emitter: Emitter, written: set[Buffer]) -> str:
-    args = []
-    for b in func.args:
-        const = "" if b in written else "const "
-        args.append(f"{const}{TYPES[b.dtype]} *restrict {emitter.out.buffer(b)}")
-    return ", ".join(args)
+    kinds = [f"{'' if b in written else 'const '}{TYPES[b.dtype]}" for b in func.args]
+    return ", ".join([f"{t} *restrict {emitter.out.buffer(b)}" for t, b in zip(kinds, func.args, strict=True)])
 
 
 def entry_name(func: LoweredFunc, name: str | None = None) -> str:
@@ -129,16 +126,19 @@ def _file(func: LoweredFunc, emitter: Emitter, entry: str, timer: str, signature
     names = ", ".join(emitter.out.buffer(b) for b in func.args)
     parts = [f"/* {entry}: {shapes} */", *_needed(emitter)]
     parts += ["", f"__attribute__((noinline)) void {entry}({signature}) {{", *emitter.out.lines, "}", ""]
-    parts += [
-        f"double {timer}(int64_t number, {signature}) {{",
-        "  struct timespec start, stop;",
-        "  clock_gettime(CLOCK_MONOTONIC, &start);",
-        f"  for (int64_t call = 0; call < number; ++call) {entry}({names});",
-        "  clock_gettime(CLOCK_MONOTONIC, &stop);",
-        "  return (double)(stop.tv_sec - start.tv_sec) + 1e-9 * (double)(stop.tv_nsec - start.tv_nsec);",
-        "}",
-    ]
+    parts.append(timer_text(timer, signature, f"{entry}({names})"))
     return "\n".join(parts) + "\n"
+
+
+def timer_text(name: str, parameters: str, call: str) -> str:
+    """The C function `name` of a number, and of `parameters`: the seconds that so many times `call` take."""
+    return f"""double {name}(int64_t number, {parameters}) {{
+  struct timespec start, stop;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  for (int64_t call = 0; call < number; ++call) {call};
+  clock_gettime(CLOCK_MONOTONIC, &stop);
+  return (double)(stop.tv_sec - start.tv_sec) + 1e-9 * (double)(stop.tv_nsec - start.tv_nsec);
+}}"""
 
 
 def _needed(emitter: Emitter) -> Iterator[str]:

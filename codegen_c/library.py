@@ -35,6 +35,7 @@ from .compile import (
     run_compiler,
     stored_path,
 )
+from .emit import timer_text
 from .processor import NATIVE, Options, host_options, macros_of
 
 # -------------------------------------------------------------------------------------------------------------- threads
@@ -65,6 +66,7 @@ def is_gcc(command: tuple[str, ...]) -> bool:
 
 
 RUN, SECONDS = "network_run", "network_seconds"
+_STEPS = "int64_t first, int64_t last, unsigned char *arena, void *const *data"
 _LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 
 
@@ -142,7 +144,7 @@ def driver_source(calls: Sequence[KernelCall]) -> str:
         f"static const place places[] = {{{', '.join([*places, '{0, 0, 0}'])}}};",
         f"static const step steps[] = {{{', '.join([*steps, '{0, 0, 0}'])}}};",
         "",
-        f"void {RUN}(int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
+        f"void {RUN}({_STEPS}) {{",
         f"  void *p[{most}];  int64_t k;",
         "  for (const step *s = steps + first; s < steps + last; ++s) {",
         "    for (k = 0; k < s->count; ++k) {",
@@ -153,21 +155,10 @@ def driver_source(calls: Sequence[KernelCall]) -> str:
         "    if (k == s->count) s->run(p);",
         "  }",
         "}",
-        *_TAIL,
+        "",
+        timer_text(SECONDS, _STEPS, f"{RUN}(first, last, arena, data)"),
     ]
     return "\n".join(lines) + "\n"
-
-
-_TAIL = (
-    "",
-    f"double {SECONDS}(int64_t number, int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
-    "  struct timespec start, stop;",
-    "  clock_gettime(CLOCK_MONOTONIC, &start);",
-    f"  for (int64_t call = 0; call < number; ++call) {RUN}(first, last, arena, data);",
-    "  clock_gettime(CLOCK_MONOTONIC, &stop);",
-    "  return (double)(stop.tv_sec - start.tv_sec) + 1e-9 * (double)(stop.tv_nsec - start.tv_nsec);",
-    "}",
-)
 
 
 def link(objects: Mapping[str, bytes]) -> bytes:

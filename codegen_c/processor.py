@@ -13,14 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from ansor.core.errors import GraphError
-from ansor.core.host.command import ANSWER_SECONDS, Unfinished, run_command
 from ansor.core.host.process import VECTOR_BYTES, cpu_flags, host_family
 from ansor.core.values.json_values import items, text
 from te_lite import environment
 from te_lite.errors import require
 from te_lite.loops.register_tile import VectorUnit
 
-from .compile import FLAGS, compiler_command
+from .compile import FLAGS, asked, compiler_command
 from .errors import CompileError
 
 # ------------------------------------------------------------------------------------------------------- this processor
@@ -65,26 +64,16 @@ def host_options() -> Options:
     return replace(PROCESSORS[host_family()], num_threads=environment.CODEGEN_C_THREADS.positive)
 
 
-_FLAGS_OF_INSTRUCTIONS = (
-    "sse",
-    "ssse",
-    "avx",
-    "fma",
-    "f16c",
-    "bmi",
-    "popcnt",
-    "amx",
-    "vaes",
-    "vpclmul",
-    "gfni",
-    "movbe",
-    "adx",
-)
+_INSTRUCTIONS = (
+    "sse", "ssse", "avx", "fma", "f16c", "bmi", "popcnt", "lzcnt", "amx", "vaes", "vpclmul", "gfni", "movbe", "adx",
+    "arm_neon", "arm_feature",
+)  # fmt: skip
+"""How the names of instruction sets begin, as /proc/cpuinfo has them and as macros of compilers (`__AVX2__`)."""
 
 
 def instruction_sets() -> list[str]:
     """The instruction sets of this processor that a compiler may use, by the names of /proc/cpuinfo."""
-    return sorted(flag for flag in cpu_flags() if flag.startswith(_FLAGS_OF_INSTRUCTIONS))
+    return sorted(flag for flag in cpu_flags() if flag.startswith(_INSTRUCTIONS))
 
 
 def machine_facts() -> dict[str, Any]:
@@ -111,10 +100,6 @@ NATIVE = "-march=native"
 _FAMILIES = {
     "avx512vl": "__AVX512VL__", "avx512": "__AVX512F__", "avx2": "__AVX2__", "neon": "__ARM_NEON",
 }  # fmt: skip
-_INSTRUCTIONS = (
-    "__SSE", "__SSSE", "__AVX", "__FMA", "__F16C", "__BMI", "__POPCNT", "__LZCNT", "__AMX", "__VAES", "__VPCLMUL",
-    "__GFNI", "__MOVBE", "__ADX", "__ARM_NEON", "__ARM_FEATURE",
-)  # fmt: skip
 
 
 def processor_flag(target: str) -> str:
@@ -157,16 +142,13 @@ def check_processor(target: str) -> None:
 
 
 def _instructions(macros: frozenset[str]) -> set[str]:
-    return {macro for macro in macros if macro.startswith(_INSTRUCTIONS)}
+    return {macro for macro in macros if macro.startswith("__") and macro[2:].lower().startswith(_INSTRUCTIONS)}
 
 
 @lru_cache(maxsize=32)
 def macros_of(command: tuple[str, ...], flag: str) -> frozenset[str]:
     """The macros that the compiler defines for a processor.  Raises CompileError for one that it does not know."""
-    try:
-        done = run_command([*command, flag, "-dM", "-E", "-x", "c", "/dev/null"], ANSWER_SECONDS)
-    except Unfinished as e:
-        raise CompileError(f"C compiler: {' '.join(command)} {flag} {e}") from e
+    done = asked(command, flag, "-dM", "-E", "-x", "c", "/dev/null")
     said = next((line for line in done.stderr.splitlines() if "error" in line), "no message")
     require(done.code == 0, CompileError, "C compiler", f"does not know the processor: {said}", flag=flag)
     return frozenset(line.split()[1].split("(")[0] for line in done.stdout.splitlines() if line.startswith("#define "))

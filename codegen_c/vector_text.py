@@ -13,6 +13,7 @@ from te_lite.loops.c_text import ADD, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY,
 
 from .functions import function_name
 from .gather import plan_gather
+from .halves import conversion
 from .indices import Indices, Linear
 from .transpose import turning_rounds
 from .vectorize import has_vector_form
@@ -136,9 +137,8 @@ class Prelude:
 
     def helper(self, name: str, dtype: str, lanes: int) -> str:
         key = f"{name}_{self.type(dtype, lanes)}"
-        if key not in self.helpers:
-            self.type(f"int{8 * BYTES[dtype]}", lanes)
-            self.helpers[key] = _pick(name, dtype, room(lanes))
+        self.type(f"int{8 * BYTES[dtype]}", lanes)
+        self.helpers[key] = _pick(name, dtype, room(lanes))
         return key
 
     def lanes_of(self, name: str, dtype: str, lanes: int, args: Sequence[str], value: str) -> str:
@@ -168,10 +168,16 @@ class Prelude:
         """The function that makes vectors of integers of vectors of floats, as the scalar conversion does."""
         given, made = self.type(source, lanes), self.type(dtype, lanes)
         key = f"{given}_to_{made}"
-        if key not in self.helpers:
-            through = ("int32", *_between("int32", dtype)) if BYTES[dtype] < BYTES["int32"] else ()
-            by, mask = [self.type(t, lanes) for t in (*through, dtype)], self.type(f"int{8 * BYTES[source]}", lanes)
-            self.helpers[key] = _to_integers(key, source, dtype, given, by, mask)
+        through = ("int32", *_between("int32", dtype)) if BYTES[dtype] < BYTES["int32"] else ()
+        by, mask = [self.type(t, lanes) for t in (*through, dtype)], self.type(f"int{8 * BYTES[source]}", lanes)
+        self.helpers[key] = _to_integers(key, source, dtype, given, by, mask)
+        return key
+
+    def half(self, source: str, dtype: str, lanes: int) -> str:
+        """The function that makes vectors of float32 of vectors of float16, or the other way round."""
+        given, made, *_ = [self.type(t, lanes) for t in (source, dtype, "int16", "int32")]
+        key = f"{given}_to_{made}"
+        self.helpers[key] = conversion(key, dtype, room(lanes))
         return key
 
     def masked(self, name: str, dtype: str, lanes: int) -> str:
@@ -275,6 +281,8 @@ class VectorText:
 
     def _converted(self, text: str, source: str, dtype: str) -> str:
         """The text of a vector in another dtype."""
+        if "float16" in (source, dtype):
+            return f"{self.prelude.half(source, dtype, self.lanes)}({text})"
         for step in (*_between(source, dtype), dtype):
             text = f"__builtin_convertvector({text}, {self.prelude.type(step, self.lanes)})"
         return text

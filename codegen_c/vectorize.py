@@ -32,6 +32,7 @@ from te_lite.loops.stmt import (
     exprs_of,
     map_exprs,
     seq,
+    stmts_of,
     with_bodies,
 )
 
@@ -83,14 +84,12 @@ class Vectorizer:
 
     def _dtypes(self, loop: For) -> set[str]:
         """The types of the elements that the loop computes with; none when it cannot be a vector."""
-        stores = list(_leaves(loop.body, loop.var))
-        if not stores or any(s is None or not self._fits(s, loop) for s in stores):
+        stores = [s for s in stmts_of(loop.body) if isinstance(s, Store)]
+        if not (stores and _is_straight(loop.body, loop.var) and all(self._fits(s, loop) for s in stores)):
             return set()
-        dtypes = {s.buffer.dtype for s in stores if s is not None}
-        for s in stores:
-            if s is not None:
-                dtypes |= {e.dtype for e in _values(s.value) if loop.var in free_vars(e)}
-        return dtypes if dtypes <= set(VECTOR_DTYPES) else set()
+        values = [e for s in stores for e in _values(s.value) if loop.var in free_vars(e) and not _is_rounded(e)]
+        dtypes = {e.dtype for e in values} | {s.buffer.dtype for s in stores}
+        return dtypes if dtypes <= {*VECTOR_DTYPES, "float16"} else set()
 
     def _fits(self, s: Store, loop: For) -> bool:
         added = is_accumulation(s)
@@ -106,7 +105,7 @@ class Vectorizer:
                 offsets = self.indices.lane_offsets(index, loop.var, loop.extent)
                 return offsets is not None and (offsets == list(range(loop.extent)) or _gathered_well(offsets))
             case _ if not has_vector_form(e, loop.var):
-                return anything
+                return anything and e.dtype != "float16"
         return all(self._vector_value(k, loop, anything, apart) for k in children(e))
 
     def _pieces(self, loop: For, most: int, in_part: bool) -> Stmt:
@@ -154,12 +153,18 @@ def has_vector_form(e: Expr, var: Var) -> bool:
         case Binary(op="/", a=a):
             return a.dtype in ("float32", "float64")
         case Cast(dtype=dtype, a=a):
-            return dtype in VECTOR_DTYPES and a.dtype in VECTOR_DTYPES and not isinstance(a, Const)
+            plain = dtype in VECTOR_DTYPES and a.dtype in VECTOR_DTYPES and not isinstance(a, Const)
+            return plain or {dtype, a.dtype} == {"float16", "float32"}
         case Select(cond=cond) | Call(func="if_then_else", args=(cond, _, _)):
             return var not in free_vars(cond)
         case Call():
             return in_vectors(e)
     return False
+
+
+def _is_rounded(e: Expr) -> bool:
+    """A value of float16 that need not lie in memory."""
+    return isinstance(e, Cast) and e.dtype == "float16"
 
 
 def _gathered_well(offsets: list[int]) -> bool:
@@ -181,18 +186,10 @@ def _values(e: Expr) -> Iterator[Expr]:
         yield from _values(k)
 
 
-def _leaves(s: Stmt, var: Var) -> Iterator[Store | None]:
-    """The stores of a loop body; None for anything that has no vector form."""
-    match s:
-        case Store():
-            yield s
-        case Seq(stmts=stmts):
-            for inner in stmts:
-                yield from _leaves(inner, var)
-        case If(cond=cond, then=then) if var not in free_vars(cond):
-            yield from _leaves(then, var)
-        case _:
-            yield None
+def _is_straight(s: Stmt, var: Var) -> bool:
+    """Nothing but stores, under conditions that are the same in all lanes."""
+    own = isinstance(s, Store | Seq) or (isinstance(s, If) and var not in free_vars(s.cond))
+    return own and all(_is_straight(b, var) for b in bodies(s))
 
 
 def legalise(s: Stmt, options: Options, indices: Indices) -> tuple[Stmt, set[Var]]:
