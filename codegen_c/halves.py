@@ -1,16 +1,16 @@
 """Vectors of float16, which are converted from float32 and to it, and nothing else.
 
-A processor with F16C rounds a vector in one instruction and widens it in another; gcc 12 makes neither of a vector that
-is converted, but takes it apart lane by lane.  So the conversions are functions here: of that instruction, or of
-arithmetic on bits where there is none.  Both round to nearest, ties to even.
+A processor with F16C rounds a vector in one instruction and widens it in another; for x86 gcc 12 makes neither of a
+vector that is converted, but takes it apart lane by lane.  So the conversions are functions here: of that instruction,
+or of arithmetic on bits where there is none.  Both round to nearest, ties to even.
 """
 
 from __future__ import annotations
 
-from te_lite.loops.c_text import SHORT
+from te_lite.loops.c_text import SHORT, TYPES
 
 _FUNCTION = """static inline {made} {key}({given} x) {{
-#if defined(__clang__)
+#if defined(__clang__) || defined(__aarch64__)
   return __builtin_convertvector(x, {made});
 {instruction}#else
 {bits}
@@ -22,7 +22,8 @@ _INSTRUCTIONS = {
     ("float16", 8): ("__F16C__", "__builtin_ia32_vcvtps2ph256(x, 0)"),
     ("float32", 8): ("__F16C__", "__builtin_ia32_vcvtph2ps256(({i16})x)"),
 }
-"""By the dtype that is made and the lanes: the macro of a processor that has the instruction, and what gcc calls it."""
+"""By the dtype that is made and the lanes: the macro of a processor that has the instruction, and what gcc calls it.
+Shorter vectors are converted lane by lane."""
 _BITS = {
     "float16": """  const {i32} b = ({i32})x, a = b & INT32_MAX, small = a < 0x38800000, large = a >= 0x477ff000;
   const {i32} r = ((a + 0xfff + (a >> 13 & 1)) >> 13) - 0x1c000, s = ({i32})(({f32})a + 0.5f) - 0x3f000000;
@@ -38,6 +39,7 @@ def conversion(key: str, dtype: str, lanes: int) -> str:
     """The function `key` that makes vectors of `dtype`, float16 or float32, of those of the other one."""
     types = {SHORT[t]: f"{SHORT[t]}x{lanes}" for t in ("float16", "float32", "int16", "int32")}
     given, made = [types[t] for t in (("f32", "f16") if dtype == "float16" else ("f16", "f32"))]
-    macro, call = _INSTRUCTIONS.get((dtype, lanes), ("", ""))
-    instruction = f"#elif defined({macro})\n  return ({made}){call.format(**types)};\n" if macro else ""
+    alone = ", ".join([f"({TYPES[dtype]})x[{k}]" for k in range(lanes)])
+    macro, call = _INSTRUCTIONS.get((dtype, lanes), ("__F16C__", f"{{{{{alone}}}}}"))
+    instruction = f"#elif defined({macro})\n  return ({made}){call.format(**types)};\n"
     return _FUNCTION.format(key=key, given=given, made=made, instruction=instruction, bits=_BITS[dtype].format(**types))

@@ -220,7 +220,7 @@ def _lanes_joined(loops: Sequence[_Loop]) -> list[_Loop]:
 
 def _vectors_of(dtypes: Sequence[str], unit: VectorUnit) -> tuple[int, bool]:
     """The elements of a vector of values of these types, and whether it can be used in part."""
-    if not set(dtypes) <= set(VECTOR_DTYPES):
+    if not set(dtypes) - {"float16"} <= set(VECTOR_DTYPES) or dtypes[0] == "float16":
         return 1, False
     return unit.bytes // max([element_bytes(d) for d in dtypes]), unit.masks and set(dtypes) <= set(MASKED_DTYPES)
 

@@ -30,6 +30,8 @@ WORKLOADS: dict[str, Build] = {
     "product": lambda: matmul(128, 96, 64),
     "product of primes": lambda: matmul(127, 131, 61),
     "product of small integers": lambda: matmul(48, 56, 40, "int8", "int32"),
+    "product of halves": lambda: matmul(48, 56, 40, "float16", "float32"),
+    "product in halves": lambda: matmul(48, 56, 40, "float16"),
     "product of doubles": lambda: matmul(36, 200, 30, "float64"),
     "product with relu": lambda: matmul_relu(64, 96, 32),
     "convolution": lambda: conv2d_nchw(1, 14, 16, 32, 3, 1, 1),
