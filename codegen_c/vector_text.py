@@ -138,31 +138,30 @@ class Prelude:
     def helper(self, name: str, dtype: str, lanes: int) -> str:
         key = f"{name}_{self.type(dtype, lanes)}"
         self.type(f"int{8 * BYTES[dtype]}", lanes)
-        self.helpers[key] = _pick(name, dtype, room(lanes))
+        return self._known(key, _pick(name, dtype, room(lanes)))
+
+    def _known(self, key: str, text: str) -> str:
+        """The name of a helper function whose text is this."""
+        self.helpers[key] = text
         return key
 
     def lanes_of(self, name: str, dtype: str, lanes: int, args: Sequence[str], value: str) -> str:
         """The function `name` of vectors, whose lanes are `value`, text in `x_.e[k]` for every argument `x`."""
         key = f"{name}_{self.type(dtype, lanes)}"
-        self.helpers[key] = _lanes(key, dtype, room(lanes), args, value)
-        return key
+        return self._known(key, _lanes(key, dtype, room(lanes), args, value))
 
     def transpose(self, dtype: str, lanes: int) -> str:
         """The function that copies a square with its rows and columns exchanged."""
         key = f"turn_{self.type(dtype, lanes)}"
         self.type(f"int{8 * BYTES[dtype]}", lanes)
-        self.helpers[key] = _iteration(key, dtype, lanes)
-        return key
+        return self._known(key, _iteration(key, dtype, lanes))
 
     def held(self, dtype: str, lanes: int) -> str:
         """The function that gives a vector back from a register, where vectors of its size have registers."""
         kind = self.type(dtype, lanes)
         key = f"held_{kind}"
-        self.helpers[key] = (
-            f"static inline {kind} {key}({kind} x) {{\n#if REGISTER_BYTES >= {BYTES[dtype] * room(lanes)}\n"
-            '  __asm__("" : IN_REGISTER(x));\n#endif\n  return x;\n}'
-        )
-        return key
+        head = f"static inline {kind} {key}({kind} x) {{\n#if REGISTER_BYTES >= {BYTES[dtype] * room(lanes)}\n"
+        return self._known(key, head + '  __asm__("" : IN_REGISTER(x));\n#endif\n  return x;\n}')
 
     def to_integers(self, source: str, dtype: str, lanes: int) -> str:
         """The function that makes vectors of integers of vectors of floats, as the scalar conversion does."""
@@ -170,21 +169,18 @@ class Prelude:
         key = f"{given}_to_{made}"
         through = ("int32", *_between("int32", dtype)) if BYTES[dtype] < BYTES["int32"] else ()
         by, mask = [self.type(t, lanes) for t in (*through, dtype)], self.type(f"int{8 * BYTES[source]}", lanes)
-        self.helpers[key] = _to_integers(key, source, dtype, given, by, mask)
-        return key
+        return self._known(key, _to_integers(key, source, dtype, given, by, mask))
 
     def half(self, source: str, dtype: str, lanes: int) -> str:
         """The function that makes vectors of float32 of vectors of float16, or the other way round."""
         given, made, *_ = [self.type(t, lanes) for t in (source, dtype, "int16", "int32")]
         key = f"{given}_to_{made}"
-        self.helpers[key] = conversion(key, dtype, room(lanes))
-        return key
+        return self._known(key, conversion(key, dtype, room(lanes)))
 
     def masked(self, name: str, dtype: str, lanes: int) -> str:
         """The function that loads ("load") or stores ("store") part of a vector."""
         key = f"{name}{lanes}_{self.type(dtype, lanes)}"
-        self.helpers[key] = _masked(name, dtype, lanes)
-        return key
+        return self._known(key, _masked(name, dtype, lanes))
 
 
 @dataclass

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, const
-from te_lite.expr.visit import children, free_vars, substitute, walk
+from te_lite.expr.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, cast, const
+from te_lite.expr.visit import children, free_vars, substitute, transform, walk
 from te_lite.loops.register_tile import MASKED_DTYPES, VECTOR_DTYPES, vector_pieces
 from te_lite.loops.stmt import (
     Alloc,
@@ -62,7 +62,7 @@ class Vectorizer:
             zero = {s.var: const(0, s.var.dtype)}
             return self.stmt(map_exprs(s.body, lambda e: substitute(e, zero)))
         if s.kind is ForKind.VECTORIZED:
-            arrays, loop = self._with_arrays_outside(s)
+            arrays, loop = self._with_arrays_outside(replace(s, body=map_exprs(s.body, in_float32)))
             dtypes = self._dtypes(loop)
             if dtypes:
                 in_part = self.options.masks and dtypes <= set(MASKED_DTYPES)
@@ -105,7 +105,7 @@ class Vectorizer:
                 offsets = self.indices.lane_offsets(index, loop.var, loop.extent)
                 return offsets is not None and (offsets == list(range(loop.extent)) or _gathered_well(offsets))
             case _ if not has_vector_form(e, loop.var):
-                return anything and e.dtype != "float16"
+                return anything
         return all(self._vector_value(k, loop, anything, apart) for k in children(e))
 
     def _pieces(self, loop: For, most: int, in_part: bool) -> Stmt:
@@ -145,6 +145,23 @@ def normal_stmt(s: Stmt, indices: Indices, env: Mapping[Var, Expr]) -> Stmt:
             return with_bodies(s, tuple([normal_stmt(b, indices, env) for b in bodies(s)]))
 
 
+def in_float32(e: Expr) -> Expr:
+    """`e` with its arithmetic on float16 done in float32 and rounded, which is what it means."""
+
+    def rounded(e: Expr) -> Expr | None:
+        if e.dtype != "float16" or not isinstance(e, Binary | Call) or _chooses(e):
+            return None
+        wide = tuple([cast("float32", in_float32(k)) for k in children(e)])
+        return Cast("float16", Call(e.func, wide, "float32") if isinstance(e, Call) else binary(e.op, *wide))
+
+    return transform(e, rounded)
+
+
+def _chooses(e: Expr) -> bool:
+    """`e` is one of two values, by a condition that comes first."""
+    return isinstance(e, Select) or (isinstance(e, Call) and e.func == "if_then_else")
+
+
 def has_vector_form(e: Expr, var: Var) -> bool:
     """The operation of `e`, which varies with the lane `var`, exists on vectors (its operands are not looked at)."""
     match e:
@@ -175,14 +192,7 @@ def _gathered_well(offsets: list[int]) -> bool:
 def _values(e: Expr) -> Iterator[Expr]:
     """The sub-expressions that are values: indices of loads and conditions are left out."""
     yield e
-    match e:
-        case BufferLoad():
-            return
-        case Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
-            kids: tuple[Expr, ...] = (a, b)
-        case _:
-            kids = children(e)
-    for k in kids:
+    for k in () if isinstance(e, BufferLoad) else children(e)[_chooses(e) :]:
         yield from _values(k)
 
 

@@ -220,9 +220,9 @@ def _lanes_joined(loops: Sequence[_Loop]) -> list[_Loop]:
 
 def _vectors_of(dtypes: Sequence[str], unit: VectorUnit) -> tuple[int, bool]:
     """The elements of a vector of values of these types, and whether it can be used in part."""
-    if not set(dtypes) - {"float16"} <= set(VECTOR_DTYPES) or dtypes[0] == "float16":
-        return 1, False
-    return unit.bytes // max([element_bytes(d) for d in dtypes]), unit.masks and set(dtypes) <= set(MASKED_DTYPES)
+    computed = {"float32" if d == "float16" else d for d in dtypes}
+    found = unit.bytes // max(map(element_bytes, computed)), unit.masks and set(dtypes) <= set(MASKED_DTYPES)
+    return found if computed <= set(VECTOR_DTYPES) else (1, False)
 
 
 def _lanes_of(value: Any) -> Value:

@@ -210,6 +210,10 @@ def programs() -> dict[str, Callable[[te.Tensor, te.Tensor], Callable[..., te.Ex
         "copy": lambda x, y: lambda i, j: x[i, j],
         "every second": lambda x, y: lambda i, j: te.cast("float32", x[i, 2 * j]) + te.cast("float32", y[i, j]),
         "sum of halves": lambda x, y: lambda i, j: x[i, j] + y[i, j],
+        "difference of products": lambda x, y: lambda i, j: x[i, j] * y[i, j] - x[i, j] * x[i, j] * y[i, j],
+        "quotient": lambda x, y: lambda i, j: x[i, j] / (y[i, j] + te.const(9.0, "float16")),
+        "quotient rounded down": lambda x, y: lambda i, j: te.floordiv(x[i, j], y[i, j] + te.const(9.0, "float16")),
+        "root": lambda x, y: lambda i, j: te.sqrt(te.abs(x[i, j])) + y[i, j],
         "largest": lambda x, y: lambda i, j: te.max(x[i, j], y[i, j]),
         "rows": lambda x, y: lambda i, j: te.if_then_else(i < 2, x[i, j], y[i, j]),
         "rows or one": lambda x, y: lambda i, j: te.if_then_else(i < 2, x[i, j], te.const(1.5, "float16")),
@@ -233,6 +237,32 @@ def test_what_else_is_done_with_halves(name: str, lanes: int, target: str) -> No
     want = np.full(out.shape, 77, out.dtype)
     run(func, [*inputs, want])
     assert_same_bits(called(func, inputs, target)[0], want)
+
+
+OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "+": (lambda a, b: a + b, np.add), "-": (lambda a, b: a - b, np.subtract), "*": (lambda a, b: a * b, np.multiply),
+    "/": (lambda a, b: a / b, np.divide), "max": (te.max, np.maximum), "min": (te.min, np.minimum),
+    "sqrt": (lambda a, b: te.sqrt(a), lambda a, b: np.sqrt(a)),
+    "floor": (lambda a, b: te.floor(a), lambda a, b: np.floor(a)),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("vectors", [True, False])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_arithmetic_has_the_bits_of_numpy(name: str, vectors: bool, target: str) -> None:
+    rng = np.random.default_rng(2)
+    shape = (1 << 13, 16)
+    a, b = [rng.permutation(np.resize(HALVES, shape[0] * shape[1])).reshape(shape) for _ in range(2)]
+    x, y = [te.placeholder(shape, "float16", name=n) for n in "xy"]
+    mine, numpys = OPERATIONS[name]
+    out = te.compute(shape, lambda i, j: mine(x[i, j], y[i, j]), name="out")
+    func = lowered([x, y, out], [out], vectors)
+    got = called(func, [a, b], target)[0]
+    want = numpys(a, b)
+    zeros = (a == 0) & (b == 0) & (name in ("max", "min"))  # of which any is the larger one
+    assert_same_bits(np.where(zeros, 0, got), np.where(zeros, 0, want))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
