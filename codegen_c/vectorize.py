@@ -6,7 +6,8 @@ of 8, of which one lane is not used).  Its stores are contiguous in the lane, an
 arithmetic (functions of float32 are, see functions.py): operands are contiguous, equal in all lanes, or - in
 accumulations, where registers matter more than anything else, and with functions, which take longer - gathered lane by
 lane.  Loops that do not fit stay as they are, for the compiler's own vectorizer.  Arrays that an iteration has for
-itself (the values of a reduction of several, until all of them are known) become arrays of all iterations.
+itself (the values of a reduction of several, until all of them are known) become arrays of all iterations.  Arithmetic
+on float16 is that on float32, rounded (halves.py).
 """
 
 from __future__ import annotations
