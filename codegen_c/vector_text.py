@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,10 @@ from .halves import conversion
 from .indices import Indices, Linear
 from .transpose import turning_rounds
 from .vectorize import has_vector_form
+
+MOST_INLINED = 8
+"""Calls of a long function that a program writes out: compilers take time for each, a call saves some registers."""
+_LONG = frozenset(("exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "pow"))
 
 
 def room(lanes: int) -> int:
@@ -92,10 +97,10 @@ def _to_integers(key: str, source: str, dtype: str, given: str, by: Sequence[str
     return f"static inline {by[-1]} {key}({given} x) {{ return {text}; }}"
 
 
-def _lanes(key: str, dtype: str, lanes: int, args: Sequence[str], value: str) -> str:
+def _lanes(key: str, dtype: str, lanes: int, args: Sequence[str], value: str, inline: str) -> str:
     """A function of vectors as a loop over the lanes, of which compilers make vector instructions."""
     v, union = vector_type(dtype, lanes), f"union {{ {vector_type(dtype, lanes)} v; {TYPES[dtype]} e[{lanes}]; }}"
-    return f"""static inline __attribute__((flatten)) {v} {key}({", ".join(f"{v} {x}" for x in args)}) {{
+    return f"""static {inline} __attribute__((flatten)) {v} {key}({", ".join(f"{v} {x}" for x in args)}) {{
   {union} {", ".join(f"{x}_ = {{{x}}}" for x in args)};
   for (int k = 0; k < {lanes}; ++k) {args[0]}_.e[k] = {value};
   return {args[0]}_.v;
@@ -126,13 +131,13 @@ class Prelude:
 
     types: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
 
     def type(self, dtype: str, lanes: int) -> str:
         """The type of a vector with room for `lanes`."""
         lanes = room(lanes)
         name = vector_type(dtype, lanes)
-        if name not in self.types:
-            self.types[name] = _typedef(dtype, lanes, BYTES[dtype])
+        self.types[name] = _typedef(dtype, lanes, BYTES[dtype])
         return name
 
     def helper(self, name: str, dtype: str, lanes: int) -> str:
@@ -148,7 +153,9 @@ class Prelude:
     def lanes_of(self, name: str, dtype: str, lanes: int, args: Sequence[str], value: str) -> str:
         """The function `name` of vectors, whose lanes are `value`, text in `x_.e[k]` for every argument `x`."""
         key = f"{name}_{self.type(dtype, lanes)}"
-        return self._known(key, _lanes(key, dtype, room(lanes), args, value))
+        self.calls[key] += name in _LONG
+        inline = "inline" if self.calls[key] <= MOST_INLINED else "__attribute__((noinline))"
+        return self._known(key, _lanes(key, dtype, room(lanes), args, value, inline))
 
     def transpose(self, dtype: str, lanes: int) -> str:
         """The function that copies a square with its rows and columns exchanged."""

@@ -182,3 +182,28 @@ def test_functions_are_written_where_they_are_used() -> None:
 @pytest.mark.parametrize("name", ["exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "pow"])
 def test_all_numbers(name: str, flags: Sequence[str]) -> None:
     assert worst(name, flags)[0] <= ULP[name]
+
+
+@pytest.mark.parametrize(("rows", "calls"), [(8, "inline"), (9, "__attribute__((noinline))")])
+def test_a_long_function_is_written_out_a_few_times(rows: int, calls: str) -> None:
+    """Compilers take time for each copy."""
+    a, b = te.placeholder((3, rows, 5), "float32", name="a"), te.placeholder((5, LANES), "float32", name="b")
+    k = te.reduce_axis((0, 5), name="k")
+    c = te.compute((3, rows, LANES), lambda n, i, j: te.sum(a[n, i, k] * b[k, j], axis=k), name="c")
+    d = te.compute(c.shape, lambda n, i, j: te.erf(c[n, i, j]), name="d")
+    s = te.create_schedule(d.op)
+    s[c].compute_at(s[d], d.op.axis[0])
+    s[c].reorder(c.op.axis[0], k, *c.op.axis[1:])
+    for stage, axes in ((s[c], c.op.axis), (s[d], d.op.axis)):
+        stage.unroll(axes[1])
+        stage.vectorize(axes[2])
+    func = te.lower(s, [a, b, d])
+    source = codegen_c.emit(func, options=PROCESSORS["avx512vl"])
+    assert re.findall(r"static (\S+) __attribute__\(\(flatten\)\)", source) == [calls]
+    rng = np.random.default_rng(rows)
+    x, y = [rng.standard_normal(t.shape, np.float32) for t in (a, b)]
+    out, whole = [np.full(d.shape, np.nan, np.float32) for _ in range(2)]
+    codegen_c.build(func)(x, y, out)
+    codegen_c.build(te.lower(te.create_schedule(d.op), [a, b, d]))(x, y, whole)
+    want = erf(x.astype("f8") @ y.astype("f8"))
+    assert np.abs(out - want).max() <= 1e-6 and np.abs(whole - want).max() <= 1e-6
