@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -203,10 +203,7 @@ def is_serial(loop: Loop) -> bool:
 
 def largest(values: Sequence[Any]) -> Any:
     """The elementwise maximum of some ints or lanes; 1 for none."""
-    out: Any = 1
-    for v in values:
-        out = larger(out, v)
-    return out
+    return reduce(larger, values, 1)
 
 
 def iterations(loops: Sequence[Loop]) -> Any:

@@ -48,6 +48,8 @@ DRAWN = 128
 LOOKED_AT = 64
 """Those of them that the analytical model likes best, which the model of the package looks at, too."""
 TRIED = 12
+LITTLE = 1e-6
+"""Seconds of a plain nest that are worth no search: the threads of a loop take longer to start."""
 SEED = 0
 
 
@@ -135,12 +137,16 @@ Drawn = tuple[float, Group, int]
 def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator[State]:
     """Programs drawn from the sketches of a task, best first by the models that need no measurement; none twice.
 
-    They are few, and those models think more of all of them than of `better_than`.  Where the analytical model is the
-    only one, on a GPU, programs are bred for it: a task that is large has many that are several times as slow.
+    They are few, and those models think more of all of them than of `better_than`; where that takes little, on a CPU,
+    there are none.  Where the analytical model is the only one, on a GPU, programs are bred for it: a task that is
+    large has many that are several times as slow.
     """
     shipped = shipped_model_of(task)
     few = part("few_threads") if breeds(task) else None
     task = few(task) if few else task
+    least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
+    if not task.target.is_gpu and least > -np.log(LITTLE):
+        return
     keep_freed_memory()
     sketches = _sketches(task)
     if not sketches:
@@ -149,7 +155,6 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     estimate = Scorer(task, AnalyticalModel())
     drawer.most_variants = len(drawer.sketches)
     found = _bred(drawer, estimate) if breeds(task) else _drawn(drawer, estimate)
-    least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
     # without their unrolling some rows are the same
     better = {(id(g.variant), g.rows[k].tobytes()): (g, k) for v, g, k in _ranked(task, shipped, found) if v > least}
     yield from islice(_different(_program(task, group, k) for group, k in better.values()), TRIED)
