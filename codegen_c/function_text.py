@@ -6,7 +6,8 @@ are those of `functions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from te_lite.expr.expr import Binary, BufferLoad, Call, Expr, Var
@@ -53,6 +54,15 @@ class FunctionText:
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
 
+    @contextmanager
+    def braces(self, head: str = "") -> Iterator[None]:
+        """What is written meanwhile stands in braces behind `head`."""
+        self.line(f"{head}{{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
     def var(self, v: Var) -> str:
         return self.names.of(v, v.name)
 
@@ -80,11 +90,13 @@ class FunctionText:
         return VectorText(self.text, self.prelude, loop.var, loop.extent, self.indices, self.slots)
 
     def assign(self, target: str, s: Store) -> None:
-        """`target = value`, or `target += rest` for an accumulation."""
-        match s.value:
-            case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if (
-                buffer is s.buffer and bool(index == s.index) and buffer.dtype != "bool"
-            ):
-                self.line(f"{target} += {self.text.expr(b)};")
-            case value:
-                self.line(f"{target} = {self.text.expr(value)};")
+        operator, value = assignment(s)
+        self.line(f"{target} {operator} {self.text.expr(value)};")
+
+
+def assignment(s: Store) -> tuple[str, Expr]:
+    """How a value is stored, "=", and which one; or what an accumulation adds, "+="."""
+    match s.value:
+        case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if buffer is s.buffer and index == s.index:
+            return ("=", s.value) if buffer.dtype == "bool" else ("+=", b)
+    return "=", s.value

@@ -18,9 +18,9 @@ from .compile import FLAGS, load
 from .emit import emit, entry_name
 from .errors import CallError
 from .processor import Options
+from .timing import long_enough
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_MOST_CALLS = 1 << 30
 
 
 @runtime_checkable
@@ -65,10 +65,7 @@ class Module:
         self._seconds(1, *pointers)
         results = []
         for _ in range(repeat):
-            seconds = self._seconds(number, *pointers)
-            while seconds * 1e3 < min_repeat_ms and number < _MOST_CALLS:
-                number = _more_calls(number, min_repeat_ms * 1e-3 / max(seconds, 1e-9) * number)
-                seconds = self._seconds(number, *pointers)
+            number, seconds = long_enough(lambda n: float(self._seconds(n, *pointers)), number, min_repeat_ms * 1e-3)
             results.append(seconds / number)
         return Timing(tuple(results))
 
@@ -119,11 +116,6 @@ class Module:
                 if j != k and np.may_share_memory(arrays[k], other):
                     a, b = argument.name, self.arguments[j].name
                     raise CallError(f"{self.entry_name}: {a} is written, it must not share memory with {b}")
-
-
-def _more_calls(number: int, target: float) -> int:
-    """A little more than the calls that are aimed at, but at most ten times as many as before."""
-    return min(max(int(target * 1.05) + 1, number + 1), 10 * number, _MOST_CALLS)
 
 
 def build(

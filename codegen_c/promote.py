@@ -28,7 +28,7 @@ from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, Seq, Stmt, Store, bo
 
 from .indices import Indices, Linear
 from .processor import Options
-from .vectorize import normal_stmt, unroll
+from .vectorize import leaf_of, normal_stmt, unroll
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,7 @@ class Promoter:
         return slots if apart else None
 
     def _slot(self, part: Stmt, at: int) -> Slot | None:
-        store = part.body if isinstance(part, For) else part
-        assert isinstance(store, Store)
-        form = self.indices.linear(store.index)
+        form = self.indices.linear(leaf_of(part).index)
         if not isinstance(part, For):
             return Slot(form, 1, at)
         return Slot(form.without(part.var), part.extent, at) if form.terms.get(part.var) == 1 else None
@@ -177,8 +175,7 @@ def _accumulated(buffer: Buffer, reduction: Sequence[For], parts: Sequence[Stmt]
 def _in_registers(part: Stmt, slot: Slot, registers: Buffer) -> tuple[Stmt, Stmt, Stmt]:
     """The load before, the accumulation and the store after of one slot."""
     lane: Expr = part.var if isinstance(part, For) else const(0)
-    store = part.body if isinstance(part, For) else part
-    assert isinstance(store, Store)
+    store = leaf_of(part)
     place = binary("+", lane, const(slot.at))
     held = BufferLoad(registers, place)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
+from te_lite.expr.expr import BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.expr.visit import children, free_vars, transform, walk
 from te_lite.loops.c_text import TYPES
 from te_lite.loops.perfect_nest import SEQUENTIAL
@@ -41,11 +41,11 @@ from te_lite.loops.stmt import (
     with_bodies,
 )
 
-from .function_text import FunctionText
+from .function_text import FunctionText, assignment
 from .indices import Indices, Linear
 from .processor import Options
 from .vector_text import VectorText
-from .vectorize import has_vector_form, unroll, unrolled_size
+from .vectorize import has_vector_form, leaf_of, unroll, unrolled_size
 
 MAX_EXTENT = 64
 
@@ -240,7 +240,7 @@ class RegisterBlock:
 
     def emit(self, run: list[Stmt]) -> None:
         """Print the stores `run`, all to registers, the shared loads right before their first use."""
-        leaves = [self._leaf(s) for s in run]
+        leaves = [(leaf_of(s), self.out.vector(s) if isinstance(s, For) else None) for s in run]
         for store, text in leaves:
             for unit in self._units(store.value, text):
                 self.uses[self._key(unit, text)] += 1
@@ -248,13 +248,6 @@ class RegisterBlock:
         self.held = len(leaves) + shared + BROADCASTS <= self.room
         for store, text in leaves:
             self._store(store, text)
-
-    def _leaf(self, s: Stmt) -> tuple[Store, VectorText | None]:
-        if isinstance(s, For):
-            assert isinstance(s.body, Store)
-            return s.body, self.out.vector(s)
-        assert isinstance(s, Store)
-        return s, None
 
     def _is_unit(self, e: Expr, text: VectorText | None) -> bool:
         """`e` is a load from memory, or something whose parts must not be taken out of it."""
@@ -301,13 +294,8 @@ class RegisterBlock:
     def _vector_store(self, s: Store, text: VectorText) -> None:
         text.held |= {v for key, v in self.named.items() if key[1] > 1}
         target = text.element(s.buffer, "", s.buffer.dtype, s.index)
-        match s.value:
-            case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if buffer is s.buffer and bool(
-                index == s.index
-            ):
-                self.out.line(f"{target} += {text.expr(b)};")
-            case value:
-                self.out.line(f"{target} = {text.vector(value)};")
+        operator, value = assignment(s)
+        self.out.line(f"{target} {operator} {(text.vector if operator == '=' else text.expr)(value)};")
 
     def _name(self, unit: Expr, key: Key) -> Var:
         if key not in self.named:

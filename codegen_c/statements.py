@@ -63,11 +63,6 @@ class Emitter:
             case _:
                 raise EmitError(f"C text: a {type(s).__name__} statement cannot be printed")
 
-    def inner(self, s: Stmt) -> None:
-        self.out.depth += 1
-        self.stmt(s)
-        self.out.depth -= 1
-
     def sequence(self, stmts: Sequence[Stmt]) -> None:
         """Statements in order; straight runs of register arithmetic share their loads."""
         run: list[Stmt] = []
@@ -84,9 +79,8 @@ class Emitter:
         self.block(run)
 
     def in_braces(self, s: Stmt, head: str = "") -> None:
-        self.out.line(f"{head}{{")
-        self.inner(s)
-        self.out.line("}")
+        with self.out.braces(head):
+            self.stmt(s)
 
     def is_register_leaf(self, s: Stmt) -> bool:
         inner = s.body if isinstance(s, For) and s.var in self.lanes else s
@@ -128,15 +122,12 @@ class Emitter:
     def loop_text(self, s: For, asked: Collection[Buffer] = ()) -> None:
         """The loop; of arrays that are `asked` for already nothing is asked for in its iterations."""
         v = self.out.var(s.var)
-        self.out.line(f"for (int64_t {v} = 0; {v} < {s.extent}; ++{v}) {{")
-        self.out.depth += 1
-        for load in [load for load in self.ahead(s) if load.buffer not in asked]:
-            self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")
-        self.around.append(s)
-        self.stmt(s.body)
-        self.around.pop()
-        self.out.depth -= 1
-        self.out.line("}")
+        with self.out.braces(f"for (int64_t {v} = 0; {v} < {s.extent}; ++{v}) "):
+            for load in [load for load in self.ahead(s) if load.buffer not in asked]:
+                self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")
+            self.around.append(s)
+            self.stmt(s.body)
+            self.around.pop()
 
     def ask_for_panels(self, s: For) -> set[Buffer]:
         """Ask for parts of panels that are read later, in front of a loop that computes on registers; their arrays."""
@@ -146,9 +137,8 @@ class Emitter:
             self.indices.bind(line, panel.lines)
             index = binary("+", panel.first.index, binary("*", line, const(panel.step)))
             name, place = self.out.var(line), self.out.load(BufferLoad(panel.first.buffer, index))
-            self.out.line(f"for (int64_t {name} = 0; {name} < {panel.lines}; ++{name}) {{")
-            self.out.line(f"  __builtin_prefetch(&{place}, 0, 2);")
-            self.out.line("}")
+            with self.out.braces(f"for (int64_t {name} = 0; {name} < {panel.lines}; ++{name}) "):
+                self.out.line(f"__builtin_prefetch(&{place}, 0, 2);")
         return {panel.first.buffer for panel in found}
 
     def ahead(self, s: For) -> list[BufferLoad]:
@@ -185,11 +175,8 @@ class Emitter:
             self.loop_text(s)
         else:
             self.out.line(f"#pragma omp parallel{threads}")
-            self.out.line("{")
-            self.out.depth += 1
-            self.with_heap(heap, lambda: self.shared_loop(s, shared))
-            self.out.depth -= 1
-            self.out.line("}")
+            with self.out.braces():
+                self.with_heap(heap, lambda: self.shared_loop(s, shared))
         self.parallel = False
 
     def shared_loop(self, s: For, shared: str) -> None:

@@ -28,13 +28,13 @@ def costs(calls: Calls, number: int, repeat: int, min_repeat_ms: float) -> list[
     for _ in range(repeat):
         means = []
         for _ in range(TIMINGS):
-            number, seconds = _long_enough(calls, number, least)
+            number, seconds = long_enough(calls, number, least)
             means.append(seconds / number)
         found.append(median(means))
     return found
 
 
-def _long_enough(calls: Calls, number: int, least: float) -> tuple[int, float]:
+def long_enough(calls: Calls, number: int, least: float) -> tuple[int, float]:
     """A number of calls that last `least` seconds, and the seconds they took."""
     seconds = calls(number)
     while seconds < least:

@@ -16,6 +16,7 @@ from .functions import function_name
 from .gather import plan_gather
 from .halves import conversion
 from .indices import Indices, Linear
+from .masks import mask_text, numbers
 from .transpose import turning_rounds
 from .vectorize import has_vector_form
 
@@ -44,13 +45,13 @@ def _typedef(dtype: str, lanes: int, bytes_each: int) -> str:
 
 
 def _pick(name: str, dtype: str, lanes: int) -> str:
-    """Minimum or maximum, lane by lane: comparisons give masks of ones and zeros, and a NaN wins."""
+    """Minimum, maximum or a choice, lane by lane: comparisons give masks of ones and zeros, and a NaN wins."""
     v, sign = vector_type(dtype, lanes), "<" if name == "min" else ">"
     mask = f"i{8 * BYTES[dtype]}x{lanes}"
     nan = f" | ({mask})(a != a)" if dtype in FLOATS else ""
+    given, m = (f"{mask} m, ", "") if name == "pick" else ("", f"{mask} m = ({mask})(a {sign} b){nan}; ")
     return (
-        f"static inline {v} {name}_{v}({v} a, {v} b) "
-        f"{{ {mask} m = ({mask})(a {sign} b){nan}; return ({v})((m & ({mask})a) | (~m & ({mask})b)); }}"
+        f"static inline {v} {name}_{v}({given}{v} a, {v} b) {{ {m}return ({v})((m & ({mask})a) | (~m & ({mask})b)); }}"
     )
 
 
@@ -275,6 +276,8 @@ class VectorText:
                 return f"{self.prelude.to_integers(a.dtype, dtype, self.lanes)}({self.vector(a)})", POSTFIX
             case Cast(dtype=dtype, a=a):
                 return self._converted(self.vector(a), a.dtype, dtype), POSTFIX
+            case Select(cond=cond) if self.varies(cond):
+                return self._picked(e), POSTFIX
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
                 test = self.scalar.expr(cond, TERNARY + 1)
                 return f"{test} ? {self._branch(a)} : {self._branch(b)}", TERNARY
@@ -309,6 +312,13 @@ class VectorText:
         name = self.prelude.helper(e.op, e.dtype, self.lanes)
         a, b = (e.b, e.a) if isinstance(e.b, Const) and e.dtype in FLOATS else (e.a, e.b)
         return f"{name}({self.vector(a)}, {self.vector(b)})"
+
+    def _picked(self, e: Select) -> str:
+        if any(map(self.scalar.widths.needs_more, numbers(e.cond))):
+            return self._lane_by_lane(e)
+        name = self.prelude.helper("pick", e.dtype, self.lanes)
+        mask = f"({self.prelude.type(f'int{8 * BYTES[e.dtype]}', self.lanes)}){mask_text(e.cond, self.vector)}"
+        return f"{name}({mask}, {self.vector(e.a)}, {self.vector(e.b)})"
 
     def _function(self, e: Call) -> str:
         name = function_name(e)

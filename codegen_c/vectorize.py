@@ -12,7 +12,7 @@ on float16 is that on float32, rounded (halves.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from te_lite.expr.dtype import BYTES
@@ -39,6 +39,7 @@ from te_lite.loops.stmt import (
 
 from .functions import in_vectors, nodes
 from .indices import Indices
+from .masks import is_masked, operands
 from .processor import Options
 
 
@@ -107,7 +108,8 @@ class Vectorizer:
                 return offsets is not None and (offsets == list(range(loop.extent)) or _gathered_well(offsets))
             case _ if not has_vector_form(e, loop.var):
                 return anything
-        return all(self._vector_value(k, loop, anything, apart) for k in children(e))
+        kids = operands(e) if isinstance(e, Select) else children(e)
+        return all(self._vector_value(k, loop, anything, apart) for k in kids)
 
     def _pieces(self, loop: For, most: int, in_part: bool) -> Stmt:
         cut = vector_pieces(loop.extent, most, in_part)
@@ -133,6 +135,13 @@ class Vectorizer:
             return body
         self.lanes.add(lane)
         return For(lane, lanes, ForKind.VECTORIZED, body)
+
+
+def leaf_of(s: Stmt) -> Store:
+    """The store that a part of a straight run is, in a loop over lanes perhaps."""
+    store = s.body if isinstance(s, For) else s
+    assert isinstance(store, Store)
+    return store
 
 
 def normal_stmt(s: Stmt, indices: Indices, env: Mapping[Var, Expr]) -> Stmt:
@@ -174,7 +183,7 @@ def has_vector_form(e: Expr, var: Var) -> bool:
             plain = dtype in VECTOR_DTYPES and a.dtype in VECTOR_DTYPES and not isinstance(a, Const)
             return plain or {dtype, a.dtype} == {"float16", "float32"}
         case Select(cond=cond) | Call(func="if_then_else", args=(cond, _, _)):
-            return var not in free_vars(cond)
+            return var not in free_vars(cond) or (isinstance(e, Select) and is_masked(e))
         case Call():
             return in_vectors(e)
     return False
@@ -191,9 +200,11 @@ def _gathered_well(offsets: list[int]) -> bool:
 
 
 def _values(e: Expr) -> Iterator[Expr]:
-    """The sub-expressions that are values: indices of loads and conditions are left out."""
+    """The sub-expressions that are values: indices of loads are left out, and conditions that are no masks."""
     yield e
-    for k in () if isinstance(e, BufferLoad) else children(e)[_chooses(e) :]:
+    masked = isinstance(e, Select) and is_masked(e)
+    kids = () if isinstance(e, BufferLoad) else operands(e) if masked else children(e)[_chooses(e) :]
+    for k in kids:
         yield from _values(k)
 
 
