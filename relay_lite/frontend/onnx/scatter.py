@@ -51,6 +51,8 @@ def _flat_positions(node: Node, where: Expr, extents: Sequence[int]) -> Expr:
         node.require(inside, "indices must lie inside of the data", extents=tuple(extents))
     where = narrow(where)
     wrapped = call("where", binary("less", where, 0), add(where, const(sizes, "int32")), where)
+    if len(extents) == 1:
+        return reshape(wrapped, where.shape[:-1])
     steps = np.cumprod([1, *extents[:0:-1]])[::-1].copy()
     return call("sum", mul(wrapped, const(steps, "int32")), axis=(len(where.shape) - 1,), keepdims=False)
 
