@@ -1,12 +1,16 @@
-"""Conditions as masks: a vector of ones and zeros for all lanes, where numbers of one size are compared and chosen."""
+"""Conditions in vectors: masks of ones and zeros, where numbers of one size are compared and chosen; and ends.
+
+A condition on where an element lies, such as inside of what is padded, holds for a whole vector if it does in its first
+and its last lane.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import Compare, Expr, Logical, Not, Select
-from te_lite.expr.visit import children
+from te_lite.expr.expr import Binary, Compare, Const, Expr, Logical, Not, Select, Var
+from te_lite.expr.visit import children, conjuncts, free_vars
 from te_lite.loops.register_tile import VECTOR_DTYPES
 
 _OPERATORS = {"&&": "&", "||": "|"}
@@ -25,6 +29,20 @@ def operands(e: Select) -> list[Expr]:
 def is_masked(e: Select) -> bool:
     """Whether a mask can pick the lanes of a choice, both of whose sides may be computed."""
     return all(x.dtype in VECTOR_DTYPES and BYTES[x.dtype] == BYTES[e.dtype] for x in numbers(e.cond))
+
+
+def holds_between(e: Expr, lane: Var) -> bool:
+    """Whether a condition that holds in two lanes does so in all between: it says where a straight line is."""
+    straight = [isinstance(x, Compare) and x.op[0] in "<>" and all(_is_straight(k, lane) for k in (x.a, x.b))
+                for x in conjuncts(e)]  # fmt: skip
+    return all(straight)
+
+
+def _is_straight(e: Expr, lane: Var) -> bool:
+    match e:
+        case Binary(op="+" | "-", a=a, b=b) | Binary(op="*", a=a, b=Const() as b):
+            return _is_straight(a, lane) and _is_straight(b, lane)
+    return e is lane or lane not in free_vars(e)
 
 
 def mask_text(e: Expr, vector: Callable[[Expr], str]) -> str:

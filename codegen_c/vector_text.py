@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from te_lite.expr.dtype import BYTES, INTEGER_BITS
 from te_lite.expr.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
 from te_lite.expr.visit import children, substitute
-from te_lite.loops.c_text import ADD, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText, ends
+from te_lite.loops.c_text import ADD, AND, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText, ends
 
 from .functions import function_name
 from .gather import plan_gather
@@ -278,6 +278,10 @@ class VectorText:
                 return self._converted(self.vector(a), a.dtype, dtype), POSTFIX
             case Select(cond=cond) if self.varies(cond):
                 return self._picked(e), POSTFIX
+            case Call(func="if_then_else", args=(cond, a, _)) if self.varies(cond):
+                ends = [self.indices.normal(cond, {self.lane: const(k)}) for k in (0, self.lanes - 1)]
+                test = " && ".join([self.scalar.expr(end, AND) for end in ends])
+                return f"{test} ? {self._branch(a)} : {self._lane_by_lane(e)}", TERNARY
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
                 test = self.scalar.expr(cond, TERNARY + 1)
                 return f"{test} ? {self._branch(a)} : {self._branch(b)}", TERNARY

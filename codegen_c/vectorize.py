@@ -39,7 +39,7 @@ from te_lite.loops.stmt import (
 
 from .functions import in_vectors, nodes
 from .indices import Indices
-from .masks import is_masked, operands
+from .masks import holds_between, is_masked, operands
 from .processor import Options
 
 
@@ -108,8 +108,7 @@ class Vectorizer:
                 return offsets is not None and (offsets == list(range(loop.extent)) or _gathered_well(offsets))
             case _ if not has_vector_form(e, loop.var):
                 return anything
-        kids = operands(e) if isinstance(e, Select) else children(e)
-        return all(self._vector_value(k, loop, anything, apart) for k in kids)
+        return all(self._vector_value(k, loop, anything, apart) for k in _operands(e))
 
     def _pieces(self, loop: For, most: int, in_part: bool) -> Stmt:
         cut = vector_pieces(loop.extent, most, in_part)
@@ -183,7 +182,7 @@ def has_vector_form(e: Expr, var: Var) -> bool:
             plain = dtype in VECTOR_DTYPES and a.dtype in VECTOR_DTYPES and not isinstance(a, Const)
             return plain or {dtype, a.dtype} == {"float16", "float32"}
         case Select(cond=cond) | Call(func="if_then_else", args=(cond, _, _)):
-            return var not in free_vars(cond) or (isinstance(e, Select) and is_masked(e))
+            return var not in free_vars(cond) or (is_masked(e) if isinstance(e, Select) else holds_between(cond, var))
         case Call():
             return in_vectors(e)
     return False
@@ -202,10 +201,12 @@ def _gathered_well(offsets: list[int]) -> bool:
 def _values(e: Expr) -> Iterator[Expr]:
     """The sub-expressions that are values: indices of loads are left out, and conditions that are no masks."""
     yield e
-    masked = isinstance(e, Select) and is_masked(e)
-    kids = () if isinstance(e, BufferLoad) else operands(e) if masked else children(e)[_chooses(e) :]
-    for k in kids:
+    for k in () if isinstance(e, BufferLoad) else _operands(e):
         yield from _values(k)
+
+
+def _operands(e: Expr) -> Sequence[Expr]:
+    return operands(e) if isinstance(e, Select) and is_masked(e) else children(e)[_chooses(e) :]
 
 
 def _is_straight(s: Stmt, var: Var) -> bool:

@@ -1,4 +1,4 @@
-"""Choices between numbers in vector loops: a comparison of each lane is a mask, and no lane has a branch."""
+"""Conditions in vector loops: a comparison of numbers is a mask, no lane has a branch; and vectors inside of ends."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 
 import codegen_c
 import te_lite as te
+from codegen_c.processor import PROCESSORS
 from te_lite.expr.expr import Expr
 from te_lite.loops.c_text import TYPES
 from te_lite.loops.register_tile import VECTOR_DTYPES
+from tests.codegen_c.test_masked_vectors import before_a_wall
 from tests.nonempty import nonempty
 
 Array = np.ndarray
@@ -119,3 +121,55 @@ def test_what_may_not_be_computed_keeps_its_branch() -> None:
     s = te.create_schedule(out.op)
     s[out].vectorize(s[out].op.axis[0])
     assert " ? a[" in codegen_c.emit(te.lower(s, [a, at, out]))
+
+
+def padded(rows: int, cols: int, around: tuple[int, int], dtype: str, step: int = 1) -> te.LoweredFunc:
+    """out[i, j]: every `step`th element of a row of `a`, with -1 `around` it, and rows before and behind."""
+    before, behind = around
+    a, kept = te.placeholder((rows, cols), dtype, name="a"), -(-cols // step)
+
+    def element(i: Expr, j: Expr) -> Expr:
+        inside = te.all(i >= 1, i < rows + 1, j >= before, j < before + kept)
+        return te.if_then_else(inside, a[i - 1, (j - before) * step] * 2, te.const(-1, dtype))
+
+    out = te.compute((rows + 2, before + kept + behind), element, name="out")
+    s = te.create_schedule(out.op)
+    s[out].vectorize(s[out].op.axis[1])
+    return te.lower(s, [a, out])
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["int8", "float32", "float64"])
+@pytest.mark.parametrize("cols", [3, 16, 61, 64])
+def test_padded_rows_are_read_inside_alone(cols: int, dtype: str, step: int) -> None:
+    for around in nonempty([(0, 5), (1, 1), (9, 0), (40, 40)]):
+        drawn = np.random.default_rng(cols).integers(-9, 9, (3, cols)).astype(dtype)
+        a, memory = before_a_wall(drawn)
+        want = np.pad(drawn[:, ::step] * np.asarray(2, dtype), [(1, 1), around], constant_values=-1)
+        out = np.full(want.shape, 77, dtype)
+        codegen_c.build(padded(3, cols, around, dtype, step))(a, out)
+        np.testing.assert_array_equal(out, want)
+        del a, memory
+
+
+def test_vectors_inside_are_read_whole() -> None:
+    lines = codegen_c.emit(padded(3, 192, (3, 5), "float32"), options=PROCESSORS["avx512vl"]).splitlines()
+    (loop,) = [line for line in lines if "VEC(f32x16, out[" in line]
+    test, _, rest = loop.partition(" ? ")
+    assert "j_v" in test and rest.startswith("(f32x16)(VEC(f32x16, a[")
+
+
+@pytest.mark.parametrize("sign", ["<", ">="])
+def test_conditions_that_are_no_ends_stay_with_each_lane(sign: str) -> None:
+    """What a remainder or a table says of the lanes between the first and the last follows from neither."""
+    a, table = te.placeholder((48,), name="a"), te.placeholder((48,), "int32", name="table")
+    tests = (lambda i: i % 3, lambda i: table[i], lambda i: te.min(i, 47 - i))
+    x, t = np.arange(48, dtype="float32") + 1, np.arange(48, dtype="int32") * 7 % 5
+    values = (np.arange(48) % 3, t, np.minimum(np.arange(48), np.arange(48)[::-1]))
+    for test, value in nonempty(zip(tests, values, strict=True)):
+        out = te.compute((48,), lambda i, f=test: te.if_then_else(COMPARISONS[sign][0](f(i), 1), a[i], 0.0), name="out")
+        s = te.create_schedule(out.op)
+        s[out].vectorize(s[out].op.axis[0])
+        got = np.full(48, 77, "float32")
+        codegen_c.build(te.lower(s, [a, table, out]))(x, t, got)
+        np.testing.assert_array_equal(got, np.where(COMPARISONS[sign][1](value, 1), x, 0))

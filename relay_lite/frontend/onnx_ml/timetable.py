@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...ir.nodes import Array, Expr
-from ..onnx.emit import call, const, reshape
+from ..onnx.emit import binary, call, const, reshape
 from .walk import COMPARISONS, Forest
 
 SIDE = 8
@@ -67,8 +67,7 @@ def _columns(x: Expr, forest: Forest) -> tuple[Expr, Array]:
     if not forest.missing.any():
         return x, forest.features
     x = reshape(x, (rows, 1, width))
-    is_small = call("logical_and", call("isnan", x), const([[[False], [True]]], "bool"))
-    both = call("where", is_small, const(-np.inf, x.dtype), x)
+    both = call("where", binary("equal", x, x), x, const([[[np.nan], [-np.inf]]], x.dtype))
     return reshape(both, (rows, 2 * width)), forest.features + width * forest.missing
 
 
