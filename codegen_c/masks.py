@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import Binary, Compare, Const, Expr, Logical, Not, Select, Var
-from te_lite.expr.visit import children, conjuncts, free_vars
+from te_lite.expr.expr import Binary, Call, Compare, Const, Expr, Logical, Not, Select, Var
+from te_lite.expr.visit import children, free_vars
 from te_lite.loops.register_tile import VECTOR_DTYPES
-
-_OPERATORS = {"&&": "&", "||": "|"}
+from te_lite.loops.stmt import For
 
 
 def numbers(e: Expr) -> list[Expr]:
@@ -33,16 +32,17 @@ def is_masked(e: Select) -> bool:
 
 def holds_between(e: Expr, lane: Var) -> bool:
     """Whether a condition that holds in two lanes does so in all between: it says where a straight line is."""
-    straight = [isinstance(x, Compare) and x.op[0] in "<>" and all(_is_straight(k, lane) for k in (x.a, x.b))
-                for x in conjuncts(e)]  # fmt: skip
-    return all(straight)
-
-
-def _is_straight(e: Expr, lane: Var) -> bool:
     match e:
+        case Logical(op="&&", a=a, b=b) | Compare(op="<" | "<=" | ">" | ">=", a=a, b=b):
+            return holds_between(a, lane) and holds_between(b, lane)
         case Binary(op="+" | "-", a=a, b=b) | Binary(op="*", a=a, b=Const() as b):
-            return _is_straight(a, lane) and _is_straight(b, lane)
+            return holds_between(a, lane) and holds_between(b, lane)
     return e is lane or lane not in free_vars(e)
+
+
+def is_short(guarded: Call, loop: For, vector_bytes: int) -> bool:
+    """Whether a loop across the ends of a guard has less than a vector, which is hardly ever inside as a whole."""
+    return loop.var in free_vars(guarded.args[0]) and loop.extent * BYTES[guarded.dtype] < vector_bytes
 
 
 def mask_text(e: Expr, vector: Callable[[Expr], str]) -> str:
@@ -50,4 +50,5 @@ def mask_text(e: Expr, vector: Callable[[Expr], str]) -> str:
     if not isinstance(e, Compare | Logical | Not):
         return f"({vector(e)})"
     texts = [mask_text(k, vector) for k in children(e)]
-    return f"~{texts[0]}" if isinstance(e, Not) else f"({f' {_OPERATORS.get(e.op, e.op)} '.join(texts)})"
+    sign = e.op[0] if isinstance(e, Logical) else "" if isinstance(e, Not) else e.op
+    return f"({f' {sign} '.join(texts)})" if sign else f"~{texts[0]}"

@@ -39,7 +39,7 @@ from te_lite.loops.stmt import (
 
 from .functions import in_vectors, nodes
 from .indices import Indices
-from .masks import holds_between, is_masked, operands
+from .masks import holds_between, is_masked, is_short, operands
 from .processor import Options
 
 
@@ -65,8 +65,7 @@ class Vectorizer:
             return self.stmt(map_exprs(s.body, lambda e: substitute(e, zero)))
         if s.kind is ForKind.VECTORIZED:
             arrays, loop = self._with_arrays_outside(replace(s, body=map_exprs(s.body, in_float32)))
-            dtypes = self._dtypes(loop)
-            if dtypes:
+            if dtypes := self._dtypes(loop):
                 in_part = self.options.masks and dtypes <= set(MASKED_DTYPES)
                 lanes = self.options.vector_bytes // max(BYTES[d] for d in dtypes)
                 return allocated(arrays, self._pieces(loop, lanes, in_part))
@@ -106,6 +105,8 @@ class Vectorizer:
             case BufferLoad(index=index):
                 offsets = self.indices.lane_offsets(index, loop.var, loop.extent)
                 return offsets is not None and (offsets == list(range(loop.extent)) or _gathered_well(offsets))
+            case Call(func="if_then_else") if is_short(e, loop, self.options.vector_bytes):
+                return anything
             case _ if not has_vector_form(e, loop.var):
                 return anything
         return all(self._vector_value(k, loop, anything, apart) for k in _operands(e))
