@@ -10,9 +10,9 @@ from ...ir.nodes import Array, Expr
 from ..onnx.emit import binary, call, const, reshape
 from .walk import COMPARISONS, Forest
 
-SIDE = 8
-"""Trees that walk side by side."""
-GROUPS = 8
+SIDE = 16
+"""Most trees that walk side by side: fewer wait for one another's loads, more have no registers."""
+GROUPS = 4
 """Groups of such trees that walk one after the other in one line of a scan: its nodes stay in a cache for all rows."""
 FEWEST = 8
 """Fewer trees have too little to do while one waits for memory."""
@@ -97,7 +97,7 @@ def _timetable(depths: Array) -> tuple[Array, Array]:
 
     Trees of like depths walk together, and parts are about equally long.  All parts end with a start of none.
     """
-    side = min(SIDE, len(depths))
+    side = -(-len(depths) // -(-len(depths) // SIDE))
     deepest = np.argsort(-depths, kind="stable")
     groups = [deepest[k : k + side] for k in range(0, len(deepest), side)]
     parts = -(-len(groups) // GROUPS)
