@@ -12,7 +12,7 @@ from te_lite.loops.stmt import For, Stmt, stmts_of
 from te_lite.loops.width import Widths
 
 Env = Mapping[Var, Expr]
-_NOTHING: Env = {}
+NOTHING: Env = {}
 _INTEGERS = ("bool", "int32", "int64")
 
 
@@ -84,7 +84,7 @@ class Indices:
         self.simplifier.bind(var, 0, extent - 1)
         self.widths.bind(var, extent)
 
-    def linear(self, e: Expr, env: Env = _NOTHING) -> Linear:
+    def linear(self, e: Expr, env: Env = NOTHING) -> Linear:
         """The linear form of `e`, the variables in `env` replaced."""
         hit = self._forms.get(id(e))
         if hit is None:
@@ -104,7 +104,7 @@ class Indices:
             out = out.plus(part, c)
         return out
 
-    def normal(self, e: Expr, env: Env = _NOTHING) -> Expr:
+    def normal(self, e: Expr, env: Env = NOTHING) -> Expr:
         """`e` with the variables in `env` replaced, the indices of its loads in normal form, conditions decided."""
         if isinstance(e, BufferLoad):
             return BufferLoad(e.buffer, self.linear(e.index, env).expr())

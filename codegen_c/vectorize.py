@@ -12,7 +12,7 @@ on float16 is that on float32, rounded (halves.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from te_lite.expr.dtype import BYTES
@@ -38,7 +38,7 @@ from te_lite.loops.stmt import (
 )
 
 from .functions import in_vectors, nodes
-from .indices import Indices
+from .indices import NOTHING, Env, Indices
 from .masks import holds_between, is_masked, is_short, operands
 from .processor import Options
 
@@ -144,17 +144,6 @@ def leaf_of(s: Stmt) -> Store:
     return store
 
 
-def normal_stmt(s: Stmt, indices: Indices, env: Mapping[Var, Expr]) -> Stmt:
-    """`s` with the variables in `env` replaced and every index of a load or a store in normal form."""
-    match s:
-        case Store(buffer=buffer, index=index, value=value):
-            return Store(buffer, indices.linear(index, env).expr(), indices.normal(value, env))
-        case If(cond=cond, then=then):
-            return If(indices.normal(cond, env), normal_stmt(then, indices, env))
-        case _:
-            return with_bodies(s, tuple([normal_stmt(b, indices, env) for b in bodies(s)]))
-
-
 def in_float32(e: Expr) -> Expr:
     """`e` with its arithmetic on float16 done in float32 and rounded, which is what it means."""
 
@@ -246,24 +235,26 @@ def unrolled_nodes(s: Stmt) -> int:
     return inner * s.extent if isinstance(s, For) and s.kind is ForKind.UNROLLED else max(inner, 1)
 
 
-def unroll(s: Stmt, chosen: Chosen, indices: Indices) -> Stmt:
-    """`s` with the chosen loops written out and all indices in normal form; false branches vanish."""
-    return _unroll(s, chosen, indices, {})
+def unroll(s: Stmt, chosen: Chosen, indices: Indices, env: Env = NOTHING) -> Stmt:
+    """`s` with the chosen loops written out and the variables in `env` replaced; false branches vanish.
 
-
-def _unroll(s: Stmt, chosen: Chosen, indices: Indices, env: Mapping[Var, Expr]) -> Stmt:
+    Where anything is replaced, the indices of loads and stores are in normal form.
+    """
     match s:
         case For() if chosen(s):
-            steps = [_unroll(s.body, chosen, indices, {**env, s.var: const(k, s.var.dtype)}) for k in range(s.extent)]
+            steps = [unroll(s.body, chosen, indices, {**env, s.var: const(k, s.var.dtype)}) for k in range(s.extent)]
             return seq(*steps)
-        case Store():
-            return normal_stmt(s, indices, env) if env else s
+        case Store(buffer=buffer, index=index, value=value):
+            return Store(buffer, indices.linear(index, env).expr(), indices.normal(value, env)) if env else s
         case If(cond=cond, then=then):
             test = indices.normal(cond, env)
             if isinstance(test, Const):
-                return _unroll(then, chosen, indices, env) if test.value else seq()
-            return If(test, _unroll(then, chosen, indices, env))
-        case For() | Alloc():
-            return with_bodies(s, (_unroll(bodies(s)[0], chosen, indices, env),))
+                return unroll(then, chosen, indices, env) if test.value else seq()
+            return If(test, unroll(then, chosen, indices, env))
         case _:
-            return seq(*[_unroll(b, chosen, indices, env) for b in bodies(s)])
+            return with_bodies(s, tuple([unroll(b, chosen, indices, env) for b in bodies(s)]))
+
+
+def normal_stmt(s: Stmt, indices: Indices, env: Env) -> Stmt:
+    """`s` with the variables in `env` replaced and every index of a load or a store in normal form."""
+    return unroll(s, lambda loop: False, indices, env)
