@@ -55,18 +55,10 @@ def accesses(s: Stmt, buffer: Buffer, lane: For | None = None) -> Iterator[tuple
     if isinstance(s, Store) and s.buffer is buffer:
         yield s.index, lane
     for e in exprs_of(s):
-        for index in _loaded(e, buffer):
-            yield index, lane
+        yield from [(x.index, lane) for x in walk(e) if isinstance(x, BufferLoad) and x.buffer is buffer]
     around = s if isinstance(s, For) and s.kind is ForKind.VECTORIZED else lane
     for b in bodies(s):
         yield from accesses(b, buffer, around)
-
-
-def _loaded(e: Expr, buffer: Buffer) -> Iterator[Expr]:
-    if isinstance(e, BufferLoad) and e.buffer is buffer:
-        yield e.index
-    for k in children(e):
-        yield from _loaded(k, buffer)
 
 
 def register_slots(s: Alloc, lanes: set[Var], indices: Indices) -> dict[int, int] | None:
@@ -169,50 +161,35 @@ def redirected(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indice
     return stores(map_exprs(s, lambda e: transform(e, load)))
 
 
-@dataclass
-class Scalariser:
-    """Iterations small local buffers with constant indices into named variables."""
-
-    options: Options
-    lanes: set[Var]
-    indices: Indices
-
-    def stmt(self, s: Stmt) -> Stmt:
-        """`s` with the loops over small local buffers written out where that frees the buffer from memory."""
-        s = with_bodies(s, tuple([self.stmt(b) for b in bodies(s)]))
-        most = self.options.registers * self.options.vector_bytes
-        if not isinstance(s, Alloc) or s.buffer.size * BYTES[s.buffer.dtype] > most:
-            return s
-        if register_slots(s, self.lanes, self.indices) is not None:
-            return s
-        loops = self._indexing_loops(s)
-        if not loops or unrolled_size(s.body, lambda f: f.var in loops) > self.options.max_unrolled:
-            return s
-        body = unroll(s.body, lambda f: f.var in loops, self.indices)
-        done = Alloc(s.buffer, merge_copies(body, s.buffer, self.indices))
-        slots = register_slots(done, self.lanes, self.indices)
-        return done if slots is not None and len(slots) <= self.options.registers else s
-
-    def _indexing_loops(self, s: Alloc) -> set[Var] | None:
-        """The loops under the allocation that move an index of the buffer; None when one cannot be written out."""
-        moving = {v for index, _ in accesses(s.body, s.buffer) for v in free_vars(index)} - self.lanes
-        found: set[Var] = set()
-        stack: list[Stmt] = [s.body]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, For) and node.var in moving:
-                if node.kind not in SEQUENTIAL or node.extent > MAX_EXTENT:
-                    return None
-                found.add(node.var)
-            if isinstance(node, If) and moving & free_vars(node.cond):
-                return None
-            stack.extend(bodies(node))
-        return found if moving <= found else None
-
-
 def scalarise(s: Stmt, options: Options, lanes: set[Var], indices: Indices) -> Stmt:
-    """Iteration small local buffers into registers by unrolling the loops that index them."""
-    return Scalariser(options, lanes, indices).stmt(s)
+    """`s` with the loops over small local buffers written out where that frees the buffer from memory."""
+    s = with_bodies(s, tuple([scalarise(b, options, lanes, indices) for b in bodies(s)]))
+    most = options.registers * options.vector_bytes
+    if not isinstance(s, Alloc) or s.buffer.size * BYTES[s.buffer.dtype] > most:
+        return s
+    if register_slots(s, lanes, indices) is not None:
+        return s
+    loops = _indexing_loops(s, lanes)
+    if not loops or unrolled_size(s.body, lambda f: f.var in loops) > options.max_unrolled:
+        return s
+    body = unroll(s.body, lambda f: f.var in loops, indices)
+    done = Alloc(s.buffer, merge_copies(body, s.buffer, indices))
+    slots = register_slots(done, lanes, indices)
+    return done if slots is not None and len(slots) <= options.registers else s
+
+
+def _indexing_loops(s: Alloc, lanes: set[Var]) -> set[Var] | None:
+    """The loops under the allocation that move an index of the buffer; None when one cannot be written out."""
+    moving = {v for index, _ in accesses(s.body, s.buffer) for v in free_vars(index)} - lanes
+    found: set[Var] = set()
+    for node in stmts_of(s.body):
+        if isinstance(node, For) and node.var in moving:
+            if node.kind not in SEQUENTIAL or node.extent > MAX_EXTENT:
+                return None
+            found.add(node.var)
+        if isinstance(node, If) and moving & free_vars(node.cond):
+            return None
+    return found if moving <= found else None
 
 
 # -------------------------------------------------------------------------------------------------------- straight runs
