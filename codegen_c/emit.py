@@ -19,10 +19,9 @@ from te_lite.loops.stmt import (
     ForKind,
     Instruction,
     LoweredFunc,
-    Stmt,
-    Store,
     ThreadReduce,
     stmts_of,
+    stored_in,
 )
 from te_lite.verify.verify import require_lowered, verify
 
@@ -83,11 +82,7 @@ def refuse_threads(func: LoweredFunc) -> None:
         require(not what, EmitError, func.name, "the C target has no thread blocks, schedule it for a CPU", found=what)
 
 
-def written_buffers(s: Stmt) -> set[Buffer]:
-    return {x.buffer for x in stmts_of(s) if isinstance(x, Store)}
-
-
-def _signature(func: LoweredFunc, emitter: Emitter, written: set[Buffer]) -> str:
+def _signature(func: LoweredFunc, emitter: Emitter, written: frozenset[Buffer]) -> str:
     kinds = [f"{'' if b in written else 'const '}{TYPES[b.dtype]}" for b in func.args]
     return ", ".join([f"{t} *restrict {emitter.out.buffer(b)}" for t, b in zip(kinds, func.args, strict=True)])
 
@@ -115,7 +110,7 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
     emitter = Emitter(options, lanes, indices, squares)
     entry = emitter.out.names.fresh(entry_name(func, name))
     timer = f"{entry}_seconds"
-    signature = _signature(func, emitter, written_buffers(body))
+    signature = _signature(func, emitter, stored_in(body))
     heap = [b for b in dict.fromkeys(heap_allocs(body, into_parallel=False)) if emitter.in_heap(b)]
     emitter.with_heap(heap, lambda: emitter.stmt(body))
     return _file(func, emitter, entry, timer, signature)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import INDEX, BufferLoad, Expr, Var, binary, const
+from te_lite.expr.expr import INDEX, BufferLoad, Var, binary, const
 from te_lite.loops.c_text import TYPES
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, stmts_of
 
@@ -17,6 +17,7 @@ from .prefetch import fetched_ahead, next_panels
 from .processor import Options
 from .registers import RegisterBlock, register_slots
 from .transpose import Square
+from .vector_text import VectorText
 from .vectorize import unrolled_nodes, unrolled_size
 
 _WRAP = 8
@@ -49,7 +50,7 @@ class Emitter:
             case Store() | For() if self.is_register_leaf(s):
                 self.block([s])
             case For(kind=ForKind.VECTORIZED, var=var) if var in self.lanes:
-                self.vector_loop(s)
+                self.vector_stmt(s.body, self.out.vector(s))
             case For():
                 self.loop(s)
             case Store() if s in self.squares:
@@ -90,13 +91,17 @@ class Emitter:
         if run:
             RegisterBlock(self.out, self.options.registers + self.options.operands).emit(run)
 
-    def vector_loop(self, s: For) -> None:
-        text = self.out.vector(s)
-        for store, conds in _stores(s.body):
-            guard = "".join(f"if ({self.out.text.expr(c)}) " for c in conds)
-            name = self.out.buffer(store.buffer)
-            value = text.vector(store.value)
-            self.out.line(guard + text.store(store.buffer, name, store.buffer.dtype, store.index, value))
+    def vector_stmt(self, s: Stmt, text: VectorText, guard: str = "") -> None:
+        """What a loop over lanes encloses, each store behind the `guard` of the conditions around it."""
+        match s:
+            case Store(buffer=buffer, index=index, value=value):
+                name = self.out.buffer(buffer)
+                self.out.line(guard + text.store(buffer, name, buffer.dtype, index, text.vector(value)))
+            case If(cond=cond, then=then):
+                self.vector_stmt(then, text, f"{guard}if ({self.out.text.expr(cond)}) ")
+            case _:
+                for b in bodies(s):
+                    self.vector_stmt(b, text, guard)
 
     def square(self, s: Square) -> None:
         """A call of the function that transposes a square."""
@@ -236,14 +241,3 @@ def heap_allocs(s: Stmt, into_parallel: bool = True) -> Iterator[Buffer]:
         return
     for b in bodies(s):
         yield from heap_allocs(b, into_parallel)
-
-
-def _stores(s: Stmt, conds: tuple[Expr, ...] = ()) -> Iterator[tuple[Store, tuple[Expr, ...]]]:
-    match s:
-        case Store():
-            yield s, conds
-        case If(cond=cond, then=then):
-            yield from _stores(then, (*conds, cond))
-        case _:
-            for b in bodies(s):
-                yield from _stores(b, conds)
