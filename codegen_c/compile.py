@@ -139,14 +139,8 @@ def compiled(
     """
     text = "\0".join((source, *flags, *compiler_facts()))
     path = stored_path(text.encode(), suffix)
-    if read_sealed(path) is None:
-        _compile(source, path, flags, libraries, what, timeout)
-    return path
-
-
-def _compile(
-    source: str, path: Path, flags: Sequence[str], libraries: Sequence[str], what: str, timeout: float | None
-) -> None:
+    if read_sealed(path) is not None:
+        return path
     with build_folder() as build:
         given, made = build / "program.c", build / "made"
         try:
@@ -155,6 +149,7 @@ def _compile(
             write_sealed(path, made.read_bytes())
         except OSError as e:
             raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
+    return path
 
 
 def stored_path(content: bytes, suffix: str) -> Path:

@@ -49,9 +49,8 @@ class _Part:
     def cut(self, lanes: int) -> tuple[_Part, _Part]:
         """As many whole squares as there are, and the rest."""
         whole = self.length // lanes * lanes
-        return _Part(self.loop, self.start, whole), _Part(
-            self.loop, binary("+", self.start, const(whole)), self.length - whole
-        )
+        rest = replace(self, start=binary("+", self.start, const(whole)), length=self.length - whole)
+        return replace(self, length=whole), rest
 
 
 @dataclass
