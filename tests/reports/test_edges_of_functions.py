@@ -1,4 +1,4 @@
-"""Functions at their edges: log-sum-exp of infinities, reductions over no axis, exp(x) - 1 near 0, signs, squares."""
+"""Functions at their edges: log-sum-exp of infinities, exp(x) - 1 near 0, signs, squares, halved powers, slopes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 import relay_lite as relay
 import te_lite as te
@@ -124,3 +125,45 @@ def test_squares(dtype: str) -> None:
     s = te.create_schedule(out.op)
     s[out].bind(out.op.axis[0], te.thread_axis("threadIdx.x"))
     assert "pow" not in str(emit(lower(s, [data, out])))
+
+
+def halved(v: float) -> float:
+    """A power of 0.5 as C has it: of -inf it is inf and of -0 it is 0, which no root is."""
+    return math.nan if v < 0 and v != -INF else math.pow(v, 0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_powers_of_a_half(dtype: str) -> None:
+    """Whether the exponent is known or not; a root gave NaN and -0 where it was known."""
+    x = np.array([NAN, -0.0, 0.0, -INF, INF, -1.5, 2.0, 9.0], dtype)
+    want = np.array([halved(v) for v in map(float, x)]).astype(dtype)
+    limit = {"float32": 2e-7, "float64": 1e-15, "float16": 1e-3}[dtype]
+
+    def right(got: Array, who: str) -> None:
+        np.testing.assert_allclose(got.astype("float64"), want.astype("float64"), limit, err_msg=who)
+        np.testing.assert_array_equal(np.signbit(got[want == 0]), False, who)
+
+    for exponent in (np.array(0.5, dtype), np.full(8, 0.5, dtype)):
+        model = node_model("Pow", [x, exponent])
+        for who, (got,) in nonempty(of_onnx(model, [x, exponent])):
+            right(got, who)
+        model.graph.initializer.append(numpy_helper.from_array(exponent, model.graph.input.pop().name))
+        for who, (got,) in nonempty(of_onnx(model, [x])):
+            right(got, f"{who}, a known exponent")
+    for who, got in nonempty(of_vectors(lambda v: te.power(v, te.const(0.5, dtype)), [x])):
+        right(got, who)
+
+
+@pytest.mark.parametrize("shape", [(8,), (1,), (4, 1)])
+@pytest.mark.parametrize("slope", [0.25, 0.0, -1.0, INF, NAN])
+def test_slopes_of_prelu(slope: float, shape: tuple[int, ...]) -> None:
+    """What is not negative stays what it is, whatever the slope is; infinite ones made NaN of it."""
+    x = np.array([[NAN, -0.0, 0.0, -INF, INF, -1.5, 2.0, 1e-45]] * 4, "float32")
+    slopes = np.full(shape, slope, "float32")
+    want = np.array([[float(v) * slope if v < 0 else v for v in row] for row in x.astype("float64")], "float32")
+    model = node_model("PRelu", [x, slopes])
+    for who, (got,) in nonempty(of_onnx(model, [x, slopes])):
+        np.testing.assert_array_equal(got, want, who)
+    model.graph.initializer.append(numpy_helper.from_array(slopes, model.graph.input.pop().name))
+    for who, (got,) in nonempty(of_onnx(model, [x])):
+        np.testing.assert_array_equal(got, want, f"{who}, known slopes")

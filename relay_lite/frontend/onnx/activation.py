@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
+import numpy as np
+
 from ...ir.nodes import Expr
 from .elementwise import unary
 from .emit import add, binary, call, const, div, minimum, mul, reshape, sub
@@ -16,13 +18,14 @@ def leaky_relu(node: Node) -> Expr:
 
 
 def prelu(node: Node) -> Expr:
-    """PRelu: x where positive, else slope x; the slope broadcasts to x."""
-    x, slope = node.input(0), node.input(1)
+    """PRelu: x where it is not negative, else slope x; the slope broadcasts to x, and may be infinite."""
+    x, slope, known = node.input(0), node.input(1), node.known(1)
     rank = len(x.shape)
     padded = (1,) * (rank - len(slope.shape)) + slope.shape
-    if rank >= 2 and prod(padded) == padded[1] == x.shape[1]:
+    finite = known is not None and np.isfinite(known).all()
+    if finite and rank >= 2 and prod(padded) == padded[1] == x.shape[1]:
         return call("nn.prelu", x, reshape(slope, (padded[1],)), axis=1)
-    return add(call("nn.relu", x), mul(slope, minimum(x, 0)))
+    return call("where", binary("less", x, 0), mul(slope, x), x)
 
 
 def elu(node: Node) -> Expr:

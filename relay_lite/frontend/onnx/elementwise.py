@@ -77,8 +77,8 @@ def _small_power(x: Expr, exponent: float) -> Expr | None:
             return mul(x, x)
         case 3.0:
             return mul(mul(x, x), x)
-        case 0.5:
-            return call("sqrt", x)
+        case 0.5:  # a root of -inf is NaN and one of -0 is -0, a power neither
+            return call("where", binary("equal", x, -math.inf), const(math.inf, x.dtype), add(call("sqrt", x), 0))
     return None
 
 

@@ -67,11 +67,11 @@ def remainder(node: Aten) -> Expr:
 
 
 def power(node: Aten) -> Expr:
-    """pow: roots and small powers of constants become products."""
+    """pow: roots and small powers of constants become products; 0.5 and -0.5 are roots also of -inf and -0."""
     x, exponent = node.operand("self", node.wide), node.operand("exponent", node.wide)
     known = node.argument("exponent")
-    if known == -0.5 and node.wide in FLOATS:
-        return call("rsqrt", x)
+    if known in (0.5, -0.5) and node.wide in FLOATS:
+        return call("sqrt" if known > 0 else "rsqrt", x)
     if known == -1 and node.wide in FLOATS:
         return div(1.0, x)
     return node.onnx("Pow", x, exponent)[0]
