@@ -113,3 +113,21 @@ def test_recurrent_layers(op: str, gates: int, steps: int, batch: int) -> None:
     want = [none((steps, 1, batch, 2), "float32"), arrays[5], none((1, batch, 2), "float32")]
     activations: dict[str, Any] = {} if op == "LSTM" else {"linear_before_reset": 1} if op == "GRU" else {"clip": 0.5}
     check(want[: 3 if op == "LSTM" else 2], op, arrays, known=[1, 2], opset=14, hidden_size=2, **activations)
+
+
+@pytest.mark.parametrize("value", [3.0, 0.0])
+def test_positions_of_a_scalar(value: float) -> None:
+    """A row for each axis, so none, and a column for each that is not zero: onnxruntime gives a row."""
+    want = none((0, 1 if value else 0), "int64")
+    model = node_model("NonZero", [np.array(value, "float32")], opset=13)
+    model.graph.initializer.append(numpy_helper.from_array(np.array(value, "float32"), "x0"))
+    got = np.asarray(run_graph(from_onnx(model)[0]["main"], []))
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+
+
+def test_positions_of_none_that_is_not_zero() -> None:
+    cases = [(none((2, 3)), none((2, 0))), (none((0, 3)), none((2, 0))), (np.array([0, 5]), np.array([[1]]))]
+    for x, want in nonempty(cases):
+        model = node_model("NonZero", [x], opset=13)
+        model.graph.initializer.append(numpy_helper.from_array(x, "x0"))
+        np.testing.assert_array_equal(run_graph(from_onnx(model)[0]["main"], []), want)

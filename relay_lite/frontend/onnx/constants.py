@@ -74,11 +74,11 @@ def has_element(node: Node) -> Expr:
 
 
 def non_zero(node: Node) -> Sequence[Expr]:
-    """NonZero: the positions of what is not zero, of a value that is known."""
+    """NonZero: the positions of what is not zero, of a value that is known; those of a scalar have no row."""
     found = node.value(0)
     node.require(found is not None, "an input is needed")
     assert found is not None
-    return [const(np.array(np.nonzero(np.atleast_1d(found))), "int64")]
+    return [const(np.argwhere(found).T, "int64")]
 
 
 def eye_like(node: Node) -> Expr:
