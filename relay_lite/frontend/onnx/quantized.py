@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from te_lite.expr.dtype import computed, promote
 from te_lite.expr.expr import FLOATS
 from te_lite.expr.interval import dtype_interval
 
@@ -21,23 +22,30 @@ from .model import dtype_name
 from .node import Converters, Node
 
 INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
+WIDE = ("int16", "uint16", "int32")
 FLOATS_STORED = ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 
 
 def quantize(node: Node) -> Expr:
-    """QuantizeLinear: x / scale to the nearest integer (of two the even one), plus the zero point, saturated."""
+    """QuantizeLinear: x / scale to the nearest integer (of two the even one), plus the zero point, saturated.
+
+    The quotient is of the dtype `precision`, else of that of the scale, which may be wider than x or narrower.
+    """
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     dtype = _quantized_dtype(node, zero)
     saturate = bool(node.integer("saturate", 1))
-    node.require(node.integer("precision", 0) == 0, "precision must be 0, that of the input")
-    x = x if x.dtype in FLOATS else cast(x, "float32")
-    held = _affine(node, x, dtype, zero, cast(scale, x.dtype))
+    code = node.integer("precision", 0)
+    precision = dtype_name(code, str(node)) if code else scale.dtype if scale.dtype in FLOATS else "float32"
+    node.require(precision in FLOATS, "precision must be a dtype of floats", precision=precision)
+    x, scale = (cast(cast(e, precision), computed(precision)) for e in (x, scale))
+    held = _affine(node, x, dtype, zero, scale) if precision == x.dtype else None
     if held is not None:
         return call("qnn.quantize", x, *held[1:], axis=held[0])
-    scale, spread = _along(node, cast(scale, x.dtype), x), None if zero is None else _along(node, zero, x)
+    scale, spread = _along(node, scale, x), None if zero is None else _along(node, zero, x)
+    quotient = cast(cast(binary("divide", x, scale), precision), x.dtype)  # bfloat16 is rounded to
     if dtype in FLOATS_STORED:  # a zero point of floats is 0
-        return converted(binary("divide", x, scale), dtype, saturate)
-    return _saturated(call("round", binary("divide", x, scale)), spread, dtype)
+        return converted(quotient, dtype, saturate)
+    return _saturated(call("round", quotient), spread, dtype)
 
 
 def _affine(node: Node, x: Expr, dtype: str, zero: Expr | None, scale: Expr) -> tuple[int, Expr, Expr] | None:
@@ -62,9 +70,13 @@ def _quantized_dtype(node: Node, zero: Expr | None) -> str:
 
 
 def _saturated(x: Expr, zero: Expr | None, dtype: str) -> Expr:
-    """Floats of whole numbers, with the zero point added, as integers; what is outside goes to the limit."""
+    """Floats of whole numbers, with the zero point added, as integers; what is outside goes to the limit.
+
+    The sum is at least of float32: float16 and bfloat16 do not have all integers of 16 bits.
+    """
     low, high = dtype_interval(dtype)
-    moved = x if zero is None else add(x, cast(zero, x.dtype))
+    wide = promote(x.dtype, "float32")
+    moved = x if zero is None else add(cast(x, wide), cast(zero, wide))
     return cast(call("clip", moved, a_min=low, a_max=high), dtype)
 
 
@@ -85,12 +97,14 @@ def _along(node: Node, v: Expr, x: Expr) -> Expr:
 
 
 def dequantize(node: Node) -> Expr:
-    """DequantizeLinear: (x - zero point) * scale, in the dtype of the scale."""
+    """DequantizeLinear: (x - zero point) * scale, in the wider of the dtypes of the scale and the result at least."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     kinds = (*INTEGERS, *FLOATS_STORED, "int32")
     node.require(x.dtype in kinds, f"quantised dtypes are {', '.join(kinds)}", dtype=x.dtype)
     code = node.integer("output_dtype", 0)
     dtype = dtype_name(code, str(node)) if code else scale.dtype
+    if scale.dtype in FLOATS and dtype in FLOATS:  # integers of more than 8 bits need not be numbers of float16
+        scale = cast(scale, computed(promote(scale.dtype, "float32" if x.dtype in WIDE else dtype)))
     if x.dtype in FLOATS_STORED:  # a zero point of floats is 0
         return cast(mul(cast(x, scale.dtype), _along(node, scale, x)), dtype)
     held = _affine(node, x, x.dtype, zero, scale)
