@@ -150,8 +150,8 @@ case(lambda x: x.topk(50, 0, largest=False), some(130, 2))
 SPECIAL = torch.tensor([3.0, float("nan"), -1.0, float("inf"), 3.0, -0.0, 0.0, float("-inf"), float("nan"), 3.0])
 for descending in (False, True):
     case(lambda x, d=descending: torch.sort(x, stable=True, descending=d), SPECIAL.repeat(9))
-    case(lambda x, d=descending: torch.sort(x, 1, descending=d, stable=True), ints(0, 5, 2, 70, 3))
-    case(lambda x, d=descending: torch.argsort(x, 0, d, stable=True), ints(0, 5, 70, 3))
+    case(lambda x, d=descending: torch.sort(x, dim=1, descending=d, stable=True), ints(0, 5, 2, 70, 3))
+    case(lambda x, d=descending: torch.argsort(x, dim=0, descending=d, stable=True), ints(0, 5, 70, 3))
 case(lambda x: torch.sort(x, stable=True)[0], some(3, 40).half())
 for dim in (0, 1, -1):
     case(lambda x, d=dim: (x.cumsum(d), x.cumprod(d)), some(3, 140, 2))
