@@ -318,7 +318,7 @@ def _levels(nest: Nest, loops: Sequence[tuple[Loop, ...]], machine: CPU) -> tupl
 @recorded
 def _of_last_that_moves(values: Any, *moves: Any) -> Any:
     """[depths, lanes]: for each depth the row of `values` of the last loop outside it that moves, else the first."""
-    rows = np.empty((len(values), max([np.size(x) for x in (*moves, values[0])])))
+    rows = np.empty((len(values), *np.broadcast_shapes(*[np.shape(x) for x in (*moves, values[0])])))
     rows[0] = values[0]
     for d, moved in enumerate(moves):
         rows[d + 1] = np.where(moved, values[d], rows[d])

@@ -227,7 +227,7 @@ def _within(extent: Any, depth: int, depths: int) -> Any:
 @recorded
 def running_product(*counts: Any) -> Any:
     """[counts + 1, lanes]: the products of the first counts, from none of them to all."""
-    rows = np.ones((len(counts) + 1, max([np.size(x) for x in counts], default=1)))
+    rows = np.ones((len(counts) + 1, *np.broadcast_shapes((1,), *[np.shape(x) for x in counts])))
     for d, count in enumerate(counts):
         np.multiply(rows[d], count, out=rows[d + 1])
     return rows
