@@ -165,10 +165,13 @@ class Prelude:
         return self._known(key, _iteration(key, dtype, lanes))
 
     def held(self, dtype: str, lanes: int) -> str:
-        """The function that gives a vector back from a register, where vectors of its size have registers."""
-        kind = self.type(dtype, lanes)
+        """The function that gives a vector back from a register, where vectors of its size have registers.
+
+        Clang has none for float16.
+        """
+        kind, by = self.type(dtype, lanes), " && !defined(__clang__)" if dtype == "float16" else ""
         key = f"held_{kind}"
-        head = f"static inline {kind} {key}({kind} x) {{\n#if REGISTER_BYTES >= {BYTES[dtype] * room(lanes)}\n"
+        head = f"static inline {kind} {key}({kind} x) {{\n#if REGISTER_BYTES >= {BYTES[dtype] * room(lanes)}{by}\n"
         return self._known(key, head + '  __asm__("" : IN_REGISTER(x));\n#endif\n  return x;\n}')
 
     def to_integers(self, source: str, dtype: str, lanes: int) -> str:
