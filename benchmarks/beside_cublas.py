@@ -20,6 +20,13 @@ def beside_cublas(
     A row is the name, microseconds, TFLOP/s of so many operations, and the share of cuBLAS's speed.
     """
     ours = {name: partial(our_graph, module, tensors) for name, (module, tensors) in programs.items()}
+    return recorded_beside_cublas(torch, product, ours, operations)
+
+
+def recorded_beside_cublas(
+    torch: Any, product: Callable[[], Any], ours: Mapping[str, pytorch.Recorder], operations: int
+) -> list[list[Any]]:
+    """The same rows, of what records its calls itself."""
     recorders: dict[str, pytorch.Recorder] = {"cuBLAS": partial(recorded, torch, product), **ours}
     seconds = {name: min(found) for name, found in pytorch.graphs_in_turns(torch, recorders, ROUNDS).items()}
     best = seconds["cuBLAS"]

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import pytorch, report
+from benchmarks.beside_cublas import recorded_beside_cublas
 from benchmarks.operator_sides import TOLERANCES, recorded, relative_error
 from codegen_cuda.driver.compile import compile_source
 
 SOURCE = Path(__file__).with_name("copy_engine_product.cu")
-ROWS, COLUMNS, TERMS, THREADS, ROW_BYTES, ROUNDS = 128, 256, 64, 384, 128, 15
+ROWS, COLUMNS, TERMS, THREADS, ROW_BYTES = 128, 256, 64, 384, 128
 FLOAT16, SWIZZLE_128, PROMOTION_128 = 6, 3, 2
 """Of `CUtensorMapDataType`, `CUtensorMapSwizzle` and `CUtensorMapL2promotion`."""
 MOST_SHARED = 8
@@ -133,16 +134,15 @@ def climbed(n: int) -> list[list[Any]]:
     a, b = [torch.randn((n, n), generator=generator, device="cuda").half() for _ in range(2)]
     want = a.double() @ b.double()
     count = torch.cuda.get_device_properties(0).multi_processor_count
-    recorders: dict[str, pytorch.Recorder] = {"cuBLAS": partial(recorded, torch, lambda: torch.matmul(a, b))}
+    recorders: dict[str, pytorch.Recorder] = {}
     for name, rung in rungs().items():
         kernel = Kernel(rung, a, b, torch.full_like(a, float("nan")), count)
         kernel.launch(torch.cuda.current_stream().cuda_stream)
         error = relative_error(torch, kernel.c, want)
         assert error <= TOLERANCES["fp16"], f"{name}: the result differs from that in float64 by {error:.1e}"
         recorders[name] = partial(recorded, torch, _on_stream(torch, kernel))
-    seconds = {name: min(found) for name, found in pytorch.graphs_in_turns(torch, recorders, ROUNDS).items()}
-    best = seconds["cuBLAS"]
-    return [[name, n, t * 1e6, 2 * n**3 / t * 1e-12, best / t] for name, t in seconds.items()]
+    rows = recorded_beside_cublas(torch, lambda: torch.matmul(a, b), recorders, 2 * n**3)
+    return [[name, n, *figures] for name, *figures in rows]
 
 
 def _on_stream(torch: Any, kernel: Kernel) -> Callable[[], None]:
