@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import replace
 from pathlib import Path
 
+from ansor.core.device.network_plan import ExecutionPlan
 from ansor.core.files.private_files import read_sealed, write_sealed
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
@@ -70,26 +70,6 @@ _STEPS = "int64_t first, int64_t last, unsigned char *arena, void *const *data"
 _LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """An argument of a step: byte `start` of the memory at entry `number` of `data`, or of the arena if it is None.
-
-    Behind the arguments there may be guards, bools that must be false (`guard` 1) or true (2) for the step to run.
-    """
-
-    number: int | None
-    start: int
-    guard: int = 0
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    """A step: a kernel by name, and its arguments, then its guards."""
-
-    kernel: str
-    arguments: tuple[Pointer, ...]
-
-
 def hoist_scratch(func: LoweredFunc, options: Options | None = None) -> tuple[LoweredFunc, tuple[Buffer, ...]]:
     """Let the caller give the large arrays that a program needs while it runs.
 
@@ -125,34 +105,44 @@ def _elsewhere(s: Stmt, place: Mapping[Buffer, Buffer]) -> Stmt:
     return stores(map_exprs(s, lambda e: transform(e, load))) if moved else s
 
 
-def driver_source(calls: Sequence[KernelCall]) -> str:
-    """The C source that makes the calls, see the top of this file: a table of them, so that it stays small code."""
-    kernels = {c.kernel: sum(not a.guard for a in c.arguments) for c in calls}
+def driver_source(plan: ExecutionPlan) -> str:
+    """The C source that makes the calls of a plan, see the top of this file: a table of them, so that it stays small.
+
+    Behind the arguments of a step stand its guards, bools that must be false (1) or true (2) for it to run.
+    """
+    kernels = {s.kernel: len(s.storages) for s in plan.steps if s.kernel}
     lines = ["#include <stdint.h>", "#include <time.h>", ""]
     lines += [f"void {name}({', '.join(['void *'] * count)});" for name, count in kernels.items()]
     for name, count in kernels.items():
         pointers = ", ".join([f"p[{k}]" for k in range(count)])
         lines.append(f"static void network_call_{name}(void **p) {{ {name}({pointers}); }}")
-    places = [f"{{{-1 if a.number is None else a.number}, {a.start}, {a.guard}}}" for c in calls for a in c.arguments]
-    first = accumulate([len(c.arguments) for c in calls], initial=0)
-    steps = [f"{{network_call_{c.kernel}, {k}, {len(c.arguments)}}}" for c, k in zip(calls, first, strict=False)]
-    most = max([1, *[len(c.arguments) for c in calls]])
+    places, steps, most = list[str](), list[str](), 1
+    for s in plan.steps:
+        call, first = f"network_call_{s.kernel}" if s.kernel else 0, len(places)
+        for guard, storages in enumerate((s.storages, s.unless, s.where)):
+            for whole, start in map(plan.place, storages):
+                places.append(f"{{{-1 if whole is None else whole}, {start}, {guard}}}")
+        steps.append(f"{{{call}, {first}, {len(places) - first}, {s.back}}}")
+        most = max(most, len(places) - first)
     lines += [
         "",
         "typedef struct { int64_t number, start, guard; } place;",
-        "typedef struct { void (*run)(void **); int64_t first, count; } step;",
+        "typedef struct { void (*run)(void **); int64_t first, count, back; } step;",
         f"static const place places[] = {{{', '.join([*places, '{0, 0, 0}'])}}};",
-        f"static const step steps[] = {{{', '.join([*steps, '{0, 0, 0}'])}}};",
+        f"static const step steps[] = {{{', '.join([*steps, '{0, 0, 0, 0}'])}}};",
         "",
         f"void {RUN}({_STEPS}) {{",
         f"  void *p[{most}];  int64_t k;",
-        "  for (const step *s = steps + first; s < steps + last; ++s) {",
+        "  for (int64_t n = first; n < last; ++n) {",
+        "    const step *s = steps + n;",
         "    for (k = 0; k < s->count; ++k) {",
         "      const place at = places[s->first + k];",
         "      p[k] = (at.number < 0 ? arena : (unsigned char *)data[at.number]) + at.start;",
         "      if (at.guard && 1 + (*(const unsigned char *)p[k] != 0) != at.guard) break;",
         "    }",
-        "    if (k == s->count) s->run(p);",
+        "    if (k < s->count) continue;",
+        "    if (s->run) s->run(p);",
+        "    else if (n - s->back >= first) n -= s->back + 1;",
         "  }",
         "}",
         "",

@@ -9,7 +9,7 @@ from typing import Any
 from ansor.core.device.nd import ALIGNMENT
 from ansor.core.device.network_backend import Array, CompiledNetwork
 from ansor.core.device.network_memory import HostMemory
-from ansor.core.device.network_plan import ExecutionPlan, KernelCode, Step
+from ansor.core.device.network_plan import ExecutionPlan, KernelCode
 from ansor.core.errors import GraphError
 from ansor.core.files.kernel_store import KernelStore
 from ansor.core.values.recurrence import Recurrence
@@ -20,7 +20,7 @@ from te_lite.loops.stmt import LoweredFunc
 from .compile import OBJECT_FLAGS, compiler_facts, object_code, store_path
 from .emit import emit, refuse_threads
 from .errors import CompileError
-from .library import RUN, SECONDS, KernelCall, Pointer, driver_source, hoist_scratch, library_file, link
+from .library import RUN, SECONDS, driver_source, hoist_scratch, library_file, link
 from .openmp import open_library
 from .processor import check_machine, flags_for, host_options, machine_facts, options_for
 
@@ -97,7 +97,7 @@ class CNetworkBackend:
         return object_code(code.source, code.name, flags_for(target, OBJECT_FLAGS))
 
     def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
-        driver = driver_source([KernelCall(s.kernel, _pointers(plan, s)) for s in plan.steps])
+        driver = driver_source(plan)
         return {DRIVER: driver}, {BINARY: link({**compiled, "network": object_code(driver, "network")})}
 
     def machine(self, target: str) -> dict[str, Any]:
@@ -109,8 +109,3 @@ class CNetworkBackend:
 
     def open(self, network: CompiledNetwork, index: int) -> CExecutor:
         return CExecutor(network)
-
-
-def _pointers(plan: ExecutionPlan, step: Step) -> tuple[Pointer, ...]:
-    kinds = enumerate((step.storages, step.unless, step.where))
-    return tuple([Pointer(*plan.place(s), guard) for guard, storages in kinds for s in storages])

@@ -57,10 +57,7 @@ def compiler_name() -> str:
 
 
 def compile_source(
-    source: str,
-    arch: str = "sm_90",
-    options: Sequence[str] = (),
-    use_cache: bool = True,
+    source: str, arch: str = "sm_90", options: Sequence[str] = (), use_cache: bool = True
 ) -> CompiledModule:
     """Compile CUDA C++ for a real architecture such as `sm_90`; `options` go to NVRTC as they are.
 
@@ -70,13 +67,8 @@ def compile_source(
     name = compiler_name()
     law = f"{name} compiles for {', '.join(nvrtc.architectures())}"
     require(arch.rstrip("af") in nvrtc.architectures(), CompileError, "architecture", law, arch=arch)
-    words = (
-        f"--gpu-architecture={_with_features(arch, source)}",
-        "--ptxas-options=-v",
-        *OPTIONS,
-        *_less_header(name, source),
-        *options,
-    )
+    words = [f"--gpu-architecture={_with_features(arch, source)}", "--ptxas-options=-v", *OPTIONS]
+    words += [*_less_header(name, source), *options]
     key = cache.key_of(source, name, *words)
     kept = cache.read(key) if use_cache else None
     if kept is not None:

@@ -133,17 +133,10 @@ def _handle(argument: Argument, array: Any) -> tuple[Any, Array | None]:
     require(ok, DeviceError, argument.name, law, shape=list(shape), dtype=str(dtype))
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
-        contiguous = interface.get("strides") in (None, _row_major(shape, dtype.itemsize))
+        contiguous = interface.get("strides") in (None, np.empty(shape, dtype).strides)
         require(
             contiguous, DeviceError, argument.name, "the array must be contiguous", strides=interface.get("strides")
         )
         return Pointer(int(interface["data"][0])), None
     host = np.asarray(array)
     return open_device().put(host), host
-
-
-def _row_major(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    strides = [itemsize]
-    for d in reversed(shape[1:]):
-        strides.append(strides[-1] * d)
-    return tuple(reversed(strides)) if shape else ()

@@ -44,14 +44,7 @@ from ..passes.reads_first import with_reads_first
 from ..passes.registers import copied_loops, index_vars, register_loops, rolled_loops, useful_copies
 from ..passes.runs import split_runs
 from ..passes.vector_writes import with_vector_writes
-from ..program.cuda_program import (
-    REGISTER_BYTES,
-    STATIC_SHARED_BYTES,
-    CudaKernel,
-    CudaProgram,
-    KernelNest,
-    header_text,
-)
+from ..program.cuda_program import REGISTER_BYTES, STATIC_SHARED_BYTES, CudaKernel, CudaProgram, KernelNest, header_text
 from ..text.reduce import ReduceText, group_of, phases, with_barriers, workspace_key
 from ..text.text import TYPES, CudaText
 from ..text.vectors import VectorStore, leaf_stores

@@ -7,17 +7,7 @@ from typing import Any
 from te_lite.errors import require
 from te_lite.expr.simplify import Simplifier
 from te_lite.extensions import installed_part
-from te_lite.loops.stmt import (
-    Alloc,
-    Barrier,
-    Buffer,
-    For,
-    Instruction,
-    LoweredFunc,
-    Stmt,
-    Store,
-    stmts_of,
-)
+from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, Instruction, LoweredFunc, Stmt, Store, stmts_of
 
 from ..program.cuda_program import VECTOR_BYTES, KernelNest, kernel_nests
 from ..program.errors import EmitError
@@ -89,15 +79,6 @@ def pipelines_of(body: Stmt) -> Pipelines:
     )
     made: Pipelines = _part("cuda_pipelines", "pipeline")() if there else Pipelines()
     return made
-
-
-def _is_pipelined(s: Stmt) -> bool:
-    match s:
-        case Barrier(publishes=publishes):
-            return publishes
-        case Alloc(buffer=buffer):
-            return buffer.pipelined
-    return False
 
 
 def tensor_cores_of(body: Stmt) -> TensorCores:

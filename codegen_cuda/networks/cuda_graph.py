@@ -140,6 +140,11 @@ def _last_node(stream: Any) -> int | None:
     return found
 
 
+def wait(stream: int | None) -> None:
+    """Wait for all that is queued on the stream with that handle (None: the default one)."""
+    _check(_driver().cuStreamSynchronize(ctypes.c_void_p(stream)), "what was queued")
+
+
 class LaunchGraph:
     """What `record(stream)` queues on a stream, to be queued again with one call.
 
@@ -156,19 +161,19 @@ class LaunchGraph:
         handle = ctypes.c_void_p(int(stream.handle))
         _check(_driver().cuStreamBeginCapture_v2(handle, RELAXED), "the beginning of the recording")
         try:
-            self._kernels = record(stream) or ()
+            self.kernels = record(stream) or ()
         finally:
             code = _driver().cuStreamEndCapture(handle, ctypes.byref(self._graph))
         _check(code, "the end of the recording")
         if early:
-            begin_early(_driver(), self._graph, _check, {k.node for k in self._kernels if k.waits})
+            begin_early(_driver(), self._graph, _check, {k.node for k in self.kernels if k.waits})
         flags = ctypes.c_ulonglong(0)
         code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._executable), self._graph, flags)
         _check(code, "making it executable")
 
     def exchange(self, kernel: int, values: Sequence[int]) -> None:
         """Call a recorded kernel with other values from now on; launches that are queued are as they were."""
-        self._kernels[kernel].exchange(self._executable, values)
+        self.kernels[kernel].exchange(self._executable, values)
 
     def launch(self, stream: int | None = None) -> None:
         """Queue it on the stream with that handle (None: the default one), behind everything that was queued there."""

@@ -34,10 +34,11 @@ from ..overlap.dependent_launch import is_short, may_wait
 from ..overlap.prefetch import NOTHING, Ahead, laid_out
 from ..program.errors import DeviceError
 from ..program.facts import facts_from_json, program_facts
-from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
+from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked, wait
 from .launch_ways import PLAIN, Way, fastest
+from .parts import Recording
 from .recurrence import recurrence_code
-from .streams import Queued, dependencies, queues
+from .streams import dependencies, queues
 
 ALIGNMENT = 256
 MOST_QUEUED = 500
@@ -74,7 +75,7 @@ class CudaExecutor:
         self._memory: dict[int, Any] = {}
         self._pointed: dict[int, int] = dict(lent)
         self._arena: Any = None
-        self._graphs: OrderedDict[tuple[int, ...], LaunchGraph] = OrderedDict()
+        self._graphs: OrderedDict[tuple[int, ...], Recording] = OrderedDict()
         params = {place.storage for place in self.plan.params}
         self._open = [s for s in range(self.plan.externals) if s not in params]
         for place in self.plan.params:
@@ -115,16 +116,25 @@ class CudaExecutor:
         return program, program.launches([self._pointer(s) for s in found.storages], ahead)
 
     @cached_property
-    def _queued(self) -> list[Queued]:
-        return queues(dependencies(self.plan), STREAMS)
+    def _needed(self) -> list[set[int]]:
+        return dependencies(self.plan)
 
-    def recorded(self, way: Way) -> LaunchGraph:
-        """One run as a graph, whose kernels are counted in the order of the plan."""
-        calls = [self._launches(k, way) for k in range(len(self.plan.steps))]
+    def recorded(self, way: Way) -> Recording:
+        """One run as graphs, one for each part without steps that go back."""
+        return Recording(self.plan, partial(self._recorded, way), self._goes_back)
+
+    def _goes_back(self, step: int, stream: int | None) -> bool:
+        wait(stream)
+        bools = [DeviceArray(self._pointer(s), (), np.dtype(bool)) for s in self.plan.steps[step].where]
+        return all(map(self.device.get, bools))
+
+    def _recorded(self, way: Way, part: range) -> LaunchGraph:
+        calls = [self._launches(k, way) for k in part]
+        needed = [{i - part.start for i in self._needed[k] if i in part} for k in part]
 
         def record(fork: Fork) -> list[RecordedKernel]:
             made = []
-            for (program, launches), place in zip(calls, self._queued, strict=True):
+            for (program, launches), place in zip(calls, queues(needed, STREAMS), strict=True):
                 with fork.step(place.stream, place.waits) as stream:
                     for launch in launches:
                         program.launch([launch], stream)
@@ -145,7 +155,7 @@ class CudaExecutor:
         return partial(self.seconds_of, self.recorded(way).launch)
 
     @property
-    def graph(self) -> LaunchGraph:
+    def graph(self) -> Recording:
         """One run on the memory of now: a recording that was made for it, one more, or one whose addresses change."""
         key = (self._arena_address() if self.plan.arena_bytes else 0, *map(self._address, self._open))
         found = self._graphs.get(key)
@@ -158,12 +168,12 @@ class CudaExecutor:
         self._graphs.move_to_end(key)
         return found
 
-    def _exchange(self, graph: LaunchGraph, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    def _exchange(self, graph: Recording, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         """Let a recording for the addresses `before` run on those of now, `after`."""
         moved: set[int | None] = {s for s, a, b in zip(self._open, before[1:], after[1:], strict=True) if a != b}
         moved |= {None} if before[0] != after[0] else set()
         first = 0
-        for k, step in enumerate(self.plan.steps):
+        for k, step in [(k, step) for k, step in enumerate(self.plan.steps) if step.kernel]:
             count = len(self._programs[step.kernel].kernels)
             if any(self.plan.place(s)[0] in moved for s in step.storages):
                 for n, launch in enumerate(self._launches(k, self.way)[1]):
@@ -209,7 +219,8 @@ class CudaExecutor:
         """By events on the stream.  Parts of a run are queued behind a kernel that waits, so launches cost nothing."""
         if first == 0 and last in (None, len(self.plan.steps)):
             return self.seconds_of(self.run, number)
-        calls = [self._launches(k) for k in range(first, len(self.plan.steps) if last is None else last)]
+        steps = range(first, len(self.plan.steps) if last is None else last)
+        calls = [self._launches(k) for k in steps if self.plan.steps[k].kernel]
 
         def queue() -> None:
             for program, launches in calls:

@@ -12,6 +12,9 @@ from .errors import GraphError
 from .nodes import Control, Expr, Function, tensor_type
 from .types import TensorType, TupleType, Type
 
+UNBOUNDED = 4
+"""The steps of a loop without a bound that are written out: states alternate between two places, from the first on."""
+
 
 @dataclass(frozen=True, eq=False)
 class Loop(Control):
@@ -21,6 +24,9 @@ class Loop(Control):
     next `states` are states, whose arguments are those before the first step; what the others are given stays.  It
     gives the new states, then what each step adds to results that are as long as all steps together.  A loop that runs
     `backwards` takes the slices from the last to the first, and puts results where it takes them.
+
+    An `unbounded` loop goes on until its first state, a bool, is false, and then for any number of steps, which must
+    change no state; `steps` are those that plans write out, of which they repeat the last two.
 
     `turns` may say of every sliced argument into how many slices it is cut, and how many steps take a slice before the
     next one is taken; after the last one comes the first.
@@ -35,6 +41,7 @@ class Loop(Control):
     states: int
     backwards: bool = False
     turns: tuple[tuple[int, int], ...] = ()
+    unbounded: bool = False
 
     def __post_init__(self) -> None:
         params, results = self.function.params, self._results()
@@ -53,6 +60,10 @@ class Loop(Control):
         law = f"the new states are {', '.join(map(str, before))}"
         after = list(results[: self.states])
         require(after == before, GraphError, "loop", law, found=", ".join(map(str, after)))
+        open_end = self.sliced == 0 and len(results) == self.states and self.steps == UNBOUNDED
+        law = "one that is unbounded has states alone, the first a bool of shape ()"
+        ok = not self.unbounded or (open_end and before[:1] == [TensorType((), "bool")])
+        require(ok, GraphError, "loop", law, states=", ".join(map(str, before)), sliced=self.sliced)
 
     @property
     def given(self) -> tuple[Expr, ...]:

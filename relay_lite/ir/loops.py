@@ -23,13 +23,13 @@ Step: TypeAlias = Callable[[Exprs, Exprs], tuple[Exprs, Exprs]]
 
 def loop(
     step: Step, sliced: Exprs, states: Exprs, steps: int, backwards: bool = False,
-    turns: Sequence[tuple[int, int]] = (),
+    turns: Sequence[tuple[int, int]] = (), unbounded: bool = False,
 ) -> tuple[list[Expr], list[Expr]]:  # fmt: skip
     """The states after all steps, and what the steps gave, each along the first axis in the order of the slices.
 
     `step` gets the slices of a step, each the `steps`th part of a tensor of `sliced` along its first axis, and the
     states, and gives the new states, then what the step adds to the results.  What it uses that depends on neither is
-    computed once, before the loop.  `turns` are those of `Loop`.  Raises GraphError for what makes no loop.
+    computed once, before the loop.  `turns` and `unbounded` are those of `Loop`.  Raises GraphError for no loop.
     """
     counts = [count for count, _ in turns] if len(turns) == len(sliced) else [steps] * len(sliced)
     slices = [Var(f"x{k}", _part(tensor_type(e), n)) for k, (e, n) in enumerate(zip(sliced, counts, strict=True))]
@@ -39,7 +39,7 @@ def loop(
     body, outside = _closed(body, _depending(body, {*slices, *before}))
     params = (*slices, *before, *outside.values())
     args = (*sliced, *states, *outside)
-    made = Loop(Function(params, body), args, steps, len(sliced), len(states), backwards, tuple(turns))
+    made = Loop(Function(params, body), args, steps, len(sliced), len(states), backwards, tuple(turns), unbounded)
     found: list[Expr] = [TupleGetItem(made, k) for k in range(len(after) + len(given))]
     return found[: len(after)], found[len(after) :]
 

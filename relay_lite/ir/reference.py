@@ -113,10 +113,12 @@ def _loop(node: Loop, args: Sequence[Value], dtype: str | None) -> Value:
     kept = node.sliced + node.states
     sliced = [np.split(a, node.slices(k)) for k, a in enumerate(args[: node.sliced])]
     states, given = list(args[node.sliced : kept]), dict[int, Sequence[Value]]()
-    for step in range(node.steps):
+    step = 0
+    while states[0] if node.unbounded else step < node.steps:
         slices = [s[node.slice_taken(k, step)] for k, s in enumerate(sliced)]
         found = _function(node.function, [*slices, *states, *args[kept:]], dtype)
         states, given[node.slice_of(step)] = list(found[: node.states]), found[node.states :]
+        step += 1
     return *states, *[np.concatenate(every) for every in zip(*[given[k] for k in sorted(given)], strict=True)]
 
 

@@ -78,7 +78,7 @@ def _node(node: Expr, named: Mapping[int, str], callees: Mapping[int, str]) -> s
             return f"{callees.get(id(function), '@fn')}({', '.join(named[id(a)] for a in args)})"
         case Loop(function=function, args=args, steps=steps, sliced=sliced, states=states):
             shown = [f"steps={steps}", f"sliced={sliced}", f"states={states}", *["backwards=True"] * node.backwards]
-            shown += [f"turns={node.turns}"] if node.turns else []
+            shown += [f"turns={node.turns}"] * bool(node.turns) + ["unbounded=True"] * node.unbounded
             return f"loop {callees[id(function)]}({', '.join([named[id(a)] for a in args] + shown)})"
         case Branch(args=(condition, *others)):
             ways = ", ".join([callees[id(f)] for f in node.functions])

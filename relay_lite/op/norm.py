@@ -260,26 +260,14 @@ def batch_norm(
 
 
 def layer_norm(
-    data: Expr,
-    gamma: Expr,
-    beta: Expr,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
+    data: Expr, gamma: Expr, beta: Expr, axis: int = -1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
     """Normalise over dimension `axis`; gamma and beta are vectors along it."""
     return call("nn.layer_norm", data, gamma, beta, axis=axis, epsilon=epsilon, center=center, scale=scale)
 
 
 def instance_norm(
-    data: Expr,
-    gamma: Expr,
-    beta: Expr,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
+    data: Expr, gamma: Expr, beta: Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = True
 ) -> Call:
     """Normalise each sample and channel (dimension `axis`) over the other dimensions."""
     return call("nn.instance_norm", data, gamma, beta, axis=axis, epsilon=epsilon, center=center, scale=scale)

@@ -120,20 +120,25 @@ class _Builder:
         scratch = [
             self.made(TensorType((n,), "uint8"), node, behind + k, "scratch") for k, n in enumerate(kernel.scratch)
         ]
-        for value in (*used, *scratch, *[value for value, _ in self.guards]):
-            self.values[self.values[value].origin].last = len(self.calls)
+        self.needed(*used, *scratch, *[value for value, _ in self.guards])
         results = positions[len(given) :]
         own = [k for j, k in enumerate(results) if kernel.results[j] == len(given) + j]
         over = tuple([(used[result], used[given]) for result, given in kernel.over if used[result] in own])
         self.calls.append(KernelCall(kernel.name, tuple(used), tuple(own), tuple(scratch), over, self.guards))
         return results
 
+    def needed(self, *values: int) -> None:
+        """Values are needed by the next call."""
+        for value in values:
+            self.values[self.values[value].origin].last = len(self.calls)
+
     # ---------------------------------------------------------------------------------------------- loops
 
     def loop(self, node: Loop) -> tuple[int, ...]:
         """The calls of all steps.  States alternate between two values, what a step adds to a result is a part of it.
 
-        A state that is also added to a result lies there alone.
+        A state that is also added to a result lies there alone.  The last two steps of a loop without a bound are taken
+        again as long as its first state is true.
         """
         body, kinds = node.function.body, fields_of(node.type)
         assert isinstance(body, Tuple)
@@ -148,9 +153,10 @@ class _Builder:
         turns = {p: [self.made(types[p], node, next(number)) for _ in range(min(2, node.steps))] for p in hidden}
         before = [self.of[id(a)][0] for a in node.args]
         args, given = list(before), before
-        order, outer, begun = post_order(body), (self.again, self.wanted), len(self.calls)
+        order, outer, begins = post_order(body), (self.again, self.wanted), list[int]()
         self.again = again = {} if self.again is None else self.again
         for step in range(node.steps):
+            begins.append(len(self.calls))
             k = node.slice_of(step)
             for n, (param, arg) in enumerate(zip(node.function.params, args, strict=True)):
                 start = node.slice_taken(n, step) * nbytes_of(param.var_type) if n < node.sliced else 0
@@ -161,11 +167,20 @@ class _Builder:
                 self.visit(inner)
             given = [self.of[id(f)][0] for f in body.fields]
             args[node.sliced : node.sliced + node.states] = given[: node.states]
+        if node.unbounded:
+            self.go_back(begins[-2], given[0])
         shared = (*again.values(), *[v for pair in turns.values() for v in pair], *before) if node.states else ()
         for value in shared:
-            self.values[self.values[value].origin].apart = len(self.calls) - begun
+            self.values[self.values[value].origin].apart = len(self.calls) - begins[0]
         self.again, self.wanted = outer
         return (*given[: node.states], *every)
+
+    def go_back(self, first: int, condition: int) -> None:
+        """Run the calls from `first` on again while a bool is true; what they read of before them is kept for that."""
+        kept = [k for k, v in enumerate(self.values) if v.origin == k and v.first < first <= v.last]
+        guards = (*self.guards, (condition, True))
+        self.needed(*kept, *[value for value, _ in guards])
+        self.calls.append(KernelCall("", (), (), (), (), guards, len(self.calls) - first))
 
     def branch(self, node: Branch) -> tuple[int, ...]:
         """The calls of both ways, each of which writes what the branch gives, under guards."""
@@ -264,7 +279,7 @@ def _finish(
     numbers = _Numbers(values, {k: n for n, k in enumerate([*outside, *inside])})
     steps = tuple([
         Step(c.kernel, numbers.all(c.values, c.scratch), numbers.all(c.results, c.scratch),
-             *[numbers.all([v for v, on in c.guards if on == wanted]) for wanted in (True, False)])
+             numbers.all([v for v, on in c.guards if on]), numbers.all([v for v, on in c.guards if not on]), c.back)
         for c in builder.calls
     ])  # fmt: skip
 

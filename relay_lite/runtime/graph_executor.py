@@ -226,9 +226,10 @@ class GraphModule:
         """
         self._require_inputs()
         seconds = self._executor.seconds
-        for k in range(len(self.plan.steps)):
+        kernels = [(step.kernel, k) for k, step in enumerate(self.plan.steps) if step.kernel]
+        for _, k in kernels:
             seconds(1, k, k + 1)
-        return [(s.kernel, seconds(number, k, k + 1) / number) for k, s in enumerate(self.plan.steps)]
+        return [(name, seconds(number, k, k + 1) / number) for name, k in kernels]
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """A method by name, as TVM's modules have it.  Raises GraphError for another name."""

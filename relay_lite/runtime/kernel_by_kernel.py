@@ -10,7 +10,7 @@ import io
 import math
 import platform
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,18 @@ class KernelExecutor(HostMemory):
             self._programs[name] = self._device.load(files)
 
     def run(self, stream: int | None = None) -> None:
-        for step in filter(self._is_taken, self.plan.steps):
+        for step in self._taken(0, len(self.plan.steps)):
             self._step(step)
+
+    def _taken(self, first: int, last: int) -> Iterator[Step]:
+        """The steps that run, one after the other."""
+        k = first
+        while k < last:
+            step, k = self.plan.steps[k], k + 1
+            if self._is_taken(step) and step.kernel:
+                yield step
+            elif self._is_taken(step) and k - 1 - step.back >= first:
+                k -= 1 + step.back
 
     def _is_taken(self, step: Step) -> bool:
         """Whether the bools under which a step runs are what they must be."""
@@ -83,7 +93,7 @@ class KernelExecutor(HostMemory):
     def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
         """As the device times its programs: copies do not count."""
         total = 0.0
-        for step in filter(self._is_taken, self.plan.steps[first:last]):
+        for step in self._taken(first, len(self.plan.steps) if last is None else last):
             handles = self._step(step)
             total += self._programs[step.kernel].time(handles, number, 1, 0, False, math.inf)[0] * number
         return total

@@ -13,7 +13,8 @@ from typing import Any
 
 from ansor.core.device.nd import DeviceId, NDArray, aligned_copy, cpu
 from ansor.core.device.network_backend import Executor
-from ansor.core.device.network_plan import ExecutionPlan, KernelCode, plan_from_json
+from ansor.core.device.network_plan import ExecutionPlan, KernelCode
+from ansor.core.device.read_plan import plan_from_json
 from ansor.core.values.json_values import items, record, sizes, text
 from te_lite.errors import TeError, require
 
@@ -67,7 +68,7 @@ class NetworkLibrary:
         law = f"was built for target {self.target!r}, which runs on {backend.device_type} devices"
         require(ok, GraphError, "network", law, device=str(device))
         backend.check_machine(self.machine, device.device_id)
-        guarded = [step.kernel for step in self.plan.steps if step.where or step.unless]
+        guarded = [step.kernel for step in self.plan.steps if step.kernel and (step.where or step.unless)]
         law = f"executors of {self.kind!r} pass over no kernel"
         require(not guarded or passes_over(self.kind), GraphError, "network", law, kernels=guarded)
         return NetworkOnDevice(self, backend.open(self, device.device_id), device)
@@ -150,7 +151,7 @@ def load(path: str | os.PathLike[str]) -> NetworkLibrary:
         plan, machine = plan_from_json(facts["plan"]), record(machine, (), "machine")
     except TeError as error:
         raise GraphError(f"{subject}: {error}") from error
-    unknown = sorted({step.kernel for step in plan.steps} - set(kernels))
+    unknown = sorted({step.kernel for step in plan.steps} - {"", *kernels})
     require(not unknown, GraphError, subject, "a step calls a kernel that is not there", kernels=unknown)
     for place in plan.params:
         value = files.arrays.get(place.name)

@@ -131,7 +131,7 @@ class KernelCall:
     """A call of a kernel by the numbers of values: its arguments, what it writes of them, and its scratch memory.
 
     `over` are pairs of a result and an argument that it may be written over.  It runs where all values of `guards` are
-    what stands beside them.
+    what stands beside them.  Without a kernel it goes `back` so many calls.
     """
 
     kernel: str
@@ -140,6 +140,7 @@ class KernelCall:
     scratch: tuple[int, ...]
     over: tuple[tuple[int, int], ...] = ()
     guards: tuple[tuple[int, bool], ...] = ()
+    back: int = 0
 
 
 def nbytes_of(kind: TensorType) -> int:

@@ -200,13 +200,7 @@ def _vector(data: Expr, name: str, axis: int) -> Expr:
 
 
 def _weight(
-    data: Expr,
-    name: str,
-    channels: int,
-    kernel_size: Sequence[int],
-    groups: int,
-    data_layout: str,
-    kernel_layout: str,
+    data: Expr, name: str, channels: int, kernel_size: Sequence[int], groups: int, data_layout: str, kernel_layout: str
 ) -> Expr:
     """The weight of a convolution; its axes are those of `kernel_layout`."""
     extents = {"O": channels, "I": data.shape[data_layout.index("C")] // groups}

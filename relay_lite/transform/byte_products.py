@@ -112,10 +112,7 @@ def _factor(e: Expr, kind: str) -> tuple[Expr, Expr | None] | None:
     if data.dtype == kind:
         return data, zero
     moved = _constant(np.array(MOVED if kind == BYTE else -MOVED, WORD))
-    return (
-        call(CAST, call("add", e, moved), dtype=kind),
-        moved if zero is None else call("add", zero, moved),
-    )
+    return (call(CAST, call("add", e, moved), dtype=kind), moved if zero is None else call("add", zero, moved))
 
 
 def _constant(array: Array) -> Constant:

@@ -91,7 +91,7 @@ def _own(node: Expr) -> Key:
         case FunctionCall(function=function):
             return "call", structure(function)
         case Loop(function=function, steps=steps, sliced=sliced, states=states, backwards=backwards, turns=turns):
-            return "loop", structure(function), steps, sliced, states, backwards, turns
+            return "loop", structure(function), steps, sliced, states, backwards, turns, node.unbounded
         case Branch():
             return "branch", *map(structure, node.functions)
         case Tuple():

@@ -178,7 +178,7 @@ def WholeLoops(runs: Callable[[Function], bool]) -> Pass:
 
 
 def _whole(node: Expr, runs: Callable[[Function], bool]) -> Expr:
-    if not isinstance(node, Loop):
+    if not isinstance(node, Loop) or node.unbounded:
         return node
     opened = _with_constants_outside(node)
     params = tuple([Var(v.name, tensor_type(a)) for v, a in zip(opened.function.params, opened.args, strict=True)])

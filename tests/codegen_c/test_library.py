@@ -10,18 +10,12 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.core.device.network_plan import ExecutionPlan, Step, Storage
 from ansor.core.files.private_files import read_sealed
 from benchmarks import workloads as benchmarks
 from codegen_c import CompileError, Options, emit
 from codegen_c.compile import object_code
-from codegen_c.library import (
-    KernelCall,
-    Pointer,
-    driver_source,
-    hoist_scratch,
-    library_file,
-    link,
-)
+from codegen_c.library import driver_source, hoist_scratch, library_file, link
 from te_lite import topi
 from te_lite.loops.stmt import Alloc, stmts_of
 from te_lite.schedule.replay import apply
@@ -50,15 +44,16 @@ def loaded(driver: str, **kernels: str) -> ctypes.CDLL:
     return library
 
 
+def plan_of(*steps: Step) -> ExecutionPlan:
+    """Of an input, an output, and the arena's bytes from 64 and from 128 on."""
+    storages = Storage("input", 24), Storage("output", 24), Storage("arena", 24, 64), Storage("arena", 24, 128)
+    return ExecutionPlan(storages, steps, (), (), (), 256)
+
+
 def test_steps_run_in_order_on_their_pointers() -> None:
     """y = (2 x + 1) * 2, with the arena's bytes 64 and 128 in between."""
-    x, near, far = Pointer(0, 0), Pointer(None, 64), Pointer(None, 128)
-    calls = [
-        KernelCall("scale", (x, near)),
-        KernelCall("shift", (near, far)),
-        KernelCall("scale", (far, Pointer(1, 0))),
-    ]
-    library = loaded(driver_source(calls), scale=SCALE, shift=SHIFT)
+    calls = Step("scale", (0, 2), (2,)), Step("shift", (2, 3), (3,)), Step("scale", (3, 1), (1,))
+    library = loaded(driver_source(plan_of(*calls)), scale=SCALE, shift=SHIFT)
     given, out, arena = np.arange(6, dtype="float32"), np.full(6, np.nan, "float32"), np.full(256, 255, np.uint8)
     data = pointers(given, out)
     library.network_run(0, 3, arena.ctypes.data, data)
@@ -72,7 +67,30 @@ def test_steps_run_in_order_on_their_pointers() -> None:
 
 
 def test_no_steps() -> None:
-    loaded(driver_source([])).network_run(0, 0, None, None)
+    loaded(driver_source(plan_of())).network_run(0, 0, None, None)
+
+
+def test_steps_that_are_taken_again_while_a_bool_is_true() -> None:
+    """The bool says that the last of three bytes is not 0 yet; `down` makes that so after as many turns as it says."""
+    down = "void down(void *p) { unsigned char *n = p;  n[0] = --n[1] != 0; }"
+    storages = [Storage("output", 24), Storage("output", 24), Storage("output", 1), Storage("arena", 1)]
+    steps = (
+        Step("scale", (0, 1), (1,)),
+        Step("down", (2,), (2,)),
+        Step("shift", (1, 0), (0,)),
+        Step("", (), (), (2,), (), 3),
+    )
+    plan = ExecutionPlan(tuple(storages), steps, (), (), (), 64)
+    library = loaded(driver_source(plan), scale=SCALE, shift=SHIFT, down=down)
+    for turns in range(1, 6):
+        x, y, left = np.arange(6, dtype="float32"), np.empty(6, "float32"), np.array([1, turns], np.uint8)
+        library.network_run(0, 4, None, pointers(x, y, left))
+        want = np.arange(6, dtype="float32")
+        for _ in range(turns):
+            want = want * 2 + 1
+        np.testing.assert_array_equal(x, want)
+        library.network_run(3, 4, None, pointers(x, y, np.array([1, 1], np.uint8)))  # alone it goes nowhere
+        np.testing.assert_array_equal(x, want)
 
 
 def test_what_the_compiler_refuses_is_named() -> None:
@@ -81,7 +99,7 @@ def test_what_the_compiler_refuses_is_named() -> None:
     with pytest.raises(CompileError, match=r"refuses to link the library: .*multiple definition"):
         link({"a": object_code(SCALE), "b": object_code(SCALE)})
     with pytest.raises(CompileError, match=r"refuses to link the library: .*undefined reference to `scale'"):
-        link({"network": object_code(driver_source([KernelCall("scale", (Pointer(0, 0),) * 2)]))})
+        link({"network": object_code(driver_source(plan_of(Step("scale", (0, 0), ()))))})
 
 
 def test_equal_bytes_are_one_file() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from ansor.core.device.network_plan import plan_from_json
+from ansor.core.device.read_plan import plan_from_json
 from relay_lite.ir.control import Branch, Loop
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.loops import branch

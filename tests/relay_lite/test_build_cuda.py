@@ -64,10 +64,18 @@ def emulate(library: NetworkLibrary, inputs: dict[str, Array]) -> list[Array]:
     for place in (*plan.inputs, *plan.params):
         value = inputs[place.name] if place.name in inputs else library.values[place.name]
         outside[place.storage][: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
-    for step in plan.steps:
-        code = library.kernels[step.kernel]
-        places = [(*plan.place(k), plan.storages[k].nbytes) for k in step.storages]
-        memory = [(arena if whole is None else outside[whole])[start:][:size] for whole, start, size in places]
+
+    def memory_of(storage: int) -> Array:
+        whole, start = plan.place(storage)
+        return (arena if whole is None else outside[whole])[start:][: plan.storages[storage].nbytes]
+
+    k = 0
+    while k < len(plan.steps):
+        step, k = plan.steps[k], k + 1
+        if step.back:
+            k -= step.back + 1 if all(memory_of(s)[0] for s in step.where) else 0
+            continue
+        code, memory = library.kernels[step.kernel], list(map(memory_of, step.storages))
         for launch in code.facts["kernels"]:
             args: list[Any] = [memory[a] for a in launch["arguments"]]
             if code.facts.get("ahead"):

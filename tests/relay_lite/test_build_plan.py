@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor.core.device.network_plan import ExecutionPlan, plan_from_json
+from ansor.core.device.network_plan import ExecutionPlan
+from ansor.core.device.read_plan import plan_from_json
 from codegen_cuda.networks.streams import dependencies, queues
 from relay_lite.ir.control import Branch, Loop
 from relay_lite.ir.errors import GraphError

@@ -14,7 +14,8 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-from ansor.core.device.network_plan import ExecutionPlan, plan_from_json
+from ansor.core.device.network_plan import ExecutionPlan
+from ansor.core.device.read_plan import plan_from_json
 from relay_lite.compiler.build import build
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.param_dict import load_param_dict, save_param_dict

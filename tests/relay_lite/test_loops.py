@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from ansor.core.device.network_plan import ExecutionPlan, Step, Storage, TensorPlace, plan_from_json
+from ansor.core.device.network_plan import ExecutionPlan, Step, Storage, TensorPlace
+from ansor.core.device.read_plan import plan_from_json
 from codegen_cuda.driver.compile import available_compilers
 from codegen_cuda.networks.streams import dependencies, queues
 from relay_lite import reference

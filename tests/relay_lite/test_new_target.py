@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,12 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.measure import list_devices
 from ansor.measure.check import poison
 from relay_lite import reference
+from relay_lite.ir.control import UNBOUNDED
 from relay_lite.ir.errors import GraphError
+from relay_lite.ir.loops import branch, loop
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Expr, Function, Var, const
+from relay_lite.ir.types import TensorType
 from relay_lite.runtime.graph_executor import GraphModule
 from te_lite.meaning.reference import evaluate, random_inputs
 from tests.relay_lite.test_branches import either
@@ -86,6 +91,26 @@ def test_one_way_of_a_branch_runs() -> None:
         want = reference.run(either(), [np.array(flag), x])
         np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-5)
         assert np.array_equal(want, x) != flag
+
+
+def test_a_loop_without_a_bound_runs() -> None:
+    n, x = Var("n", TensorType((), "int64")), Var("x", TensorType((3, 4), "float32"))
+    ends = [call("less", const(0, "int64"), n), const(0, "int64"), x]
+
+    def step(_: Sequence[Expr], held: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+        on, trip, old = held
+        later = call("add", trip, const(1, "int64"))
+        made = call("tanh", call("nn.dense", old, const(np.eye(4) * 2, "float32")))
+        return branch(on, [call("less", later, n), later, made], held, {*held, n}), []
+
+    last, _ = loop(step, [], ends, UNBOUNDED, unbounded=True)
+    module = GraphModule(relay.build(Function((n, x), last[2]), target="toy")["default"](ansor.device("toy")))
+    for trips in (0, 1, 2, 5):
+        value = want = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
+        for _ in range(trips):
+            want = np.tanh(want.astype("float64") * 2)
+        module.run(n=np.array(trips), x=value)
+        np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-5)
 
 
 def test_networks_run_kernel_by_kernel(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ansor.core.device.network_plan import plan_from_json
+from ansor.core.device.read_plan import plan_from_json
 from codegen_cuda.networks.streams import dependencies
 from relay_lite.ir.nodes import Constant, Expr, Function, Tuple, TupleGetItem, Var
 from relay_lite.ir.types import TensorType

@@ -4,6 +4,6 @@ Law: protocols and what is common to all devices; no device itself.
 
 In reading order:
 
-    first    plan_order, network_plan, exported_program, backend, network_backend, nd, network_memory
+    first    network_plan, read_plan, exported_program, backend, network_backend, nd, network_memory
     then     loaded_module, build, export
 """

@@ -17,12 +17,8 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.expr.expr import DTYPES
 
 from ..errors import GraphError
-from ..values.checks import network_limit, require_tensor, tensor_limit
-from ..values.json_values import items, record, size, sizes, text
-from .plan_order import require_order
 
 KINDS = ("input", "param", "output", "arena", "part")
 
@@ -58,7 +54,8 @@ class TensorPlace:
 class Step:
     """One call of a kernel; `storages` are its arguments in order, scratch memory last, and `written` some of them.
 
-    It is passed over unless the bools in the storages `where` are true, and those in `unless` false.
+    It is passed over unless the bools in the storages `where` are true, and those in `unless` false.  A step without a
+    kernel, of the name "", goes on with the step `back` places before it.
     """
 
     kernel: str
@@ -66,6 +63,7 @@ class Step:
     written: tuple[int, ...]
     where: tuple[int, ...] = ()
     unless: tuple[int, ...] = ()
+    back: int = 0
 
     @property
     def used(self) -> tuple[int, ...]:
@@ -117,7 +115,9 @@ class ExecutionPlan:
         for place in self.tensors:
             ok = 0 <= place.storage < self.externals and place.nbytes == self.storages[place.storage].nbytes
             require(ok, GraphError, "plan", "a named tensor fills a storage outside the arena", tensor=place)
-        for step in self.steps:
+        for k, step in enumerate(self.steps):
+            ok = 0 <= step.back <= k and bool(step.back) is not bool(step.kernel)
+            require(ok, GraphError, "plan", "a step has a kernel, or goes back to one before it", step=step)
             ok = all(0 <= s < len(self.storages) for s in step.used) and set(step.written) <= set(step.storages)
             ok = ok and all(self.storages[s].nbytes == 1 for s in (*step.where, *step.unless))
             require(ok, GraphError, "plan", f"there are {len(self.storages)} storages", step=step)
@@ -151,42 +151,3 @@ class ExecutionPlan:
         made = asdict(self)
         made["storages"] = [{k: v for k, v in s.items() if v is not None} for s in made["storages"]]
         return made
-
-
-def plan_from_json(data: Any) -> ExecutionPlan:
-    """Read what `ExecutionPlan.to_json` gave.
-
-    Raises GraphError for anything else, for more memory than `sizes.network_limit`, and where a step would read what
-    nothing wrote, or overwrite what is still read.
-    """
-    facts = record(data, ("storages", "steps", "inputs", "params", "outputs", "arena_bytes"), "plan")
-    storages = [record(s, ("kind", "nbytes", "offset"), "storage") for s in items(facts["storages"], "storages")]
-    steps = [record(s, ("kernel", "storages", "written"), "step") for s in items(facts["steps"], "steps")]
-    plan = ExecutionPlan(
-        tuple([_storage(s) for s in storages]),
-        tuple([Step(text(s["kernel"], "kernel"), sizes(s["storages"], "storages"), sizes(s["written"], "written"),
-                    *[sizes(s.get(name, ()), name) for name in ("where", "unless")]) for s in steps]),
-        _places(facts["inputs"]), _places(facts["params"]), _places(facts["outputs"]),
-        size(facts["arena_bytes"], "arena_bytes"),
-    )  # fmt: skip
-    total = plan.arena_bytes + sum(s.nbytes for s in plan.storages[: plan.externals])
-    law = f"all its memory may have {network_limit()} bytes, {network_limit() // tensor_limit()} ANSOR_TENSOR_BYTES"
-    require(total <= network_limit(), GraphError, "plan", law, bytes=total)
-    require_order(plan)
-    return plan
-
-
-def _storage(s: Mapping[str, Any]) -> Storage:
-    of = None if s.get("of") is None else size(s["of"], "of")
-    return Storage(text(s["kind"], "kind"), size(s["nbytes"], "nbytes"), size(s["offset"], "offset"), of)
-
-
-def _places(value: Any) -> tuple[TensorPlace, ...]:
-    found = [record(t, ("name", "shape", "dtype", "storage"), "tensor") for t in items(value, "tensors")]
-    for t in found:
-        require(t["dtype"] in DTYPES, GraphError, "plan", f"dtypes are {', '.join(DTYPES)}", dtype=t["dtype"])
-        require_tensor(sizes(t["shape"], "shape"), t["dtype"], "plan")
-    names = [text(t["name"], "name") for t in found]
-    require(len(set(names)) == len(names), GraphError, "plan", "names must differ", names=names)
-    return tuple([TensorPlace(name, sizes(t["shape"], "shape"), t["dtype"], size(t["storage"], "storage"))
-                  for name, t in zip(names, found, strict=True)])  # fmt: skip

@@ -1,8 +1,8 @@
 """If, Loop and Scan.
 
 What is known when the model is read is taken then: the branch of a known condition, the few trips of a loop.  All else
-becomes nodes of the graph: branches, and loops of as many steps as there are trips; where trips end earlier than that,
-the rest of them does nothing.
+becomes nodes of the graph: branches, loops of as many steps as there are trips, and loops that go on until a bool says
+that they end.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ...ir.control import UNBOUNDED
 from ...ir.errors import GraphError
 from ...ir.loops import branch as branch_of
 from ...ir.loops import loop as loop_of
 from ...ir.nodes import Array, Constant, Expr, Var, tensor_type
 from ...ir.types import TensorType
-from ...ir.visit import free_vars, is_op
-from .emit import binary, call, cast, concatenate, const, reshape, transpose, value_of
+from ...ir.visit import free_vars
+from .emit import binary, call, concatenate, const, reshape, transpose, value_of
 from .model import OnnxGraph
 from .node import Node
 from .select import pick
@@ -32,10 +33,19 @@ RUNS = "when the model runs"
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a node stands: `enter` gives the outputs of a graph for its inputs, `nodes` all that is there before."""
+    """Where a node stands: `nodes` gives all that is there before it, `enter` the outputs of a graph for its inputs.
 
-    enter: Callable[[OnnxGraph, Sequence[Expr]], list[Expr]]
+    What a node gives is used where `taken` is true, a bool (None: everywhere); so is what a graph gives that is
+    entered.  Targets that compute both ways of a branch end loops by it in the other one.
+    """
+
+    enter: Callable[[OnnxGraph, Sequence[Expr], Expr | None], list[Expr]]
     nodes: Callable[[], set[Expr]]
+    taken: Expr | None
+
+    def where(self, condition: Expr) -> Expr:
+        """Where the node's results are used, and a condition holds."""
+        return condition if self.taken is None else binary("logical_and", self.taken, condition)
 
 
 Control: TypeAlias = Callable[[Node, Scope], list[Expr]]
@@ -64,7 +74,7 @@ def branch(node: Node, scope: Scope) -> list[Expr]:
     node.require(condition.dtype == "bool" and np.prod(condition.shape) == 1, "the condition must be one bool",
                  condition=str(condition.type))  # fmt: skip
     if node.known(0) is not None:
-        made = scope.enter(both[0 if node.scalar(0) else 1], [])
+        made = scope.enter(both[0 if node.scalar(0) else 1], [], scope.taken)
     else:
         made = _either(node, scope, reshape(condition, ()), both)
     node.require(len(made) == len(node.outputs), "the branch needs one result an output", results=len(made))
@@ -75,7 +85,8 @@ def _either(node: Node, scope: Scope, condition: Expr, graphs: Sequence[OnnxGrap
     before, law = scope.nodes(), f"its condition is known only {RUNS}, then both branches"
     before.add(condition)
     try:
-        then, otherwise = (scope.enter(graph, []) for graph in graphs)
+        ways = zip(graphs, (condition, call("logical_not", condition)), strict=True)
+        then, otherwise = (scope.enter(graph, [], scope.where(way)) for graph, way in ways)
     except GraphError as error:
         raise GraphError(
             f"{node}: {law} are compiled, of which one cannot be ({error}); {_fixed(condition)}"
@@ -91,7 +102,7 @@ def _either(node: Node, scope: Scope, condition: Expr, graphs: Sequence[OnnxGrap
 
 
 class _Unknown(GraphError):
-    """A loop whose condition is not known."""
+    """A loop whose end is not known."""
 
 
 Run: TypeAlias = Callable[[Sequence[Expr], Sequence[Expr]], tuple[Sequence[Expr], Sequence[Expr]]]
@@ -212,9 +223,11 @@ def _trips(node: Node, scope: Scope, body: OnnxGraph, states: Sequence[Expr], co
     return _Steps(run, [const(np.arange(count), "int64")], states, count)
 
 
-def _trip(node: Node, scope: Scope, body: OnnxGraph, given: Sequence[Expr]) -> tuple[Expr, list[Expr], list[Expr]]:
-    """The condition, the new states and the results of one trip."""
-    outputs, states = scope.enter(body, given), len(given) - 2
+def _trip(
+    node: Node, scope: Scope, body: OnnxGraph, given: Sequence[Expr], taken: Expr | None = None
+) -> tuple[Expr, list[Expr], list[Expr]]:
+    """The condition, the new states and the results of one trip, in a loop without a bound where it is `taken`."""
+    outputs, states = scope.enter(body, given, scope.taken if taken is None else taken), len(given) - 2
     node.require(len(outputs) > states, "the body needs a condition and states", outputs=len(outputs))
     return outputs[0], outputs[1 : 1 + states], outputs[1 + states :]
 
@@ -223,6 +236,8 @@ def _written(node: Node, scope: Scope, body: OnnxGraph, states: list[Expr], coun
     """The trips one after the other, as long as a condition that is known holds."""
     going, rows = True, list[list[Expr]]()
     while going and (count is None or len(rows) < count):
+        if len(rows) == MOST_WRITTEN and len(node.outputs) == len(states):
+            raise _Unknown(f"{node}: so many trips are not written out")
         node.require(len(rows) < MOST_WRITTEN, f"at most {MOST_WRITTEN} trips are written out")
         begin = const(len(rows), "int64"), const(True, "bool")
         verdict, states, made = _trip(node, scope, body, [*begin, *states])
@@ -236,49 +251,31 @@ def _written(node: Node, scope: Scope, body: OnnxGraph, states: list[Expr], coun
 
 
 def _ending(node: Node, scope: Scope, body: OnnxGraph, states: Sequence[Expr]) -> list[Expr]:
-    """A loop whose end is known only when the model runs: as many steps as trips may be; the last ones do nothing."""
+    """A loop whose end is known only when the model runs: steps that do nothing once a bool is false."""
     trips, going = node.optional(0), node.optional(1)
-    most = _most(trips)
-    what = "trip count" if trips is not None and most is None else "condition"
-    law = f"its {what} is known only {RUNS}, then its trips must have a bound that is known, of at most {MOST_STEPS}"
-    node.require(most is not None and most <= MOST_STEPS, f"{law}; {_fixed(trips, going)}", most=most)
     law = f"how many trips there are is known only {RUNS}, and so is the length of what they stack"
     node.require(
         len(node.outputs) <= len(states), f"{law}; {_fixed(trips, going)}", results=len(node.outputs) - len(states)
     )
-    before, known = scope.nodes(), value_of(trips) is not None
+    before = scope.nodes()
 
-    def step(slices: Sequence[Expr], held: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
-        trip, (now, *old) = reshape(slices[0], ()), held
-        verdict, after, _ = _trip(node, scope, body, [trip, const(True, "bool"), *old])
+    def step(_: Sequence[Expr], held: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
+        now, trip, *old = held
+        verdict, after, _ = _trip(node, scope, body, [trip, const(True, "bool"), *old], now)
         law = "the states of a loop that may end early must keep their types"
         types = [[str(e.type) for e in every] for every in (old, after)]
         node.require(types[0] == types[1], law, before=types[0], after=types[1])
+        next_trip = binary("add", trip, 1)
+        return branch_of(now, [going_on(verdict, next_trip), next_trip, *after], held, {*before, *held}), []
+
+    def going_on(verdict: Expr, trip: Expr) -> Expr:
         on = reshape(verdict, ())
-        on = on if known or trips is None else binary("logical_and", on, _below(binary("add", trip, 1), trips))
-        return branch_of(now, [on, *after], [now, *old], {*before, *slices, *held, trip}), []
+        return on if trips is None else binary("logical_and", on, binary("less", trip, reshape(trips, ())))
 
-    begin = const(True, "bool") if going is None else reshape(going, ())
-    if trips is not None:
-        begin = binary("logical_and", begin, _below(const(0, "int64"), trips))
-    last, _ = loop_of(step, [const(np.arange(max(most or 0, 1)), "int64")], [begin, *states], max(most or 0, 1))
-    return last[1:]
-
-
-def _below(trip: Expr, trips: Expr) -> Expr:
-    return binary("less", trip, reshape(cast(trips, "int64"), ()))
-
-
-def _most(trips: Expr | None) -> int | None:
-    """The most trips that there may be: a number, or the smaller one of a number and what is not known."""
-    value = value_of(trips)
-    if value is not None:
-        return int(value.reshape(())) if value.size == 1 else None
-    if trips is None:
-        return None
-    if is_op(trips, "minimum"):
-        return min([n for e in trips.args if (n := _most(e)) is not None], default=None)
-    return _most(trips.args[0]) if is_op(trips, "reshape", "cast", "squeeze", "copy") else None
+    first = const(0, "int64")
+    begin = scope.where(going_on(const(True, "bool") if going is None else going, first))
+    last, _ = loop_of(step, [], [begin, first, *states], UNBOUNDED, unbounded=True)
+    return last[2:]
 
 
 def scan(node: Node, scope: Scope) -> list[Expr]:
@@ -315,7 +312,7 @@ def _scanned(node: Node, scope: Scope, given: Sequence[Expr], count: int, backwa
     node.require(len(backwards) == count, f"a direction is needed of each of the {count}", directions=tuple(backwards))
 
     def run(slices: Sequence[Expr], before: Sequence[Expr]) -> tuple[Sequence[Expr], Sequence[Expr]]:
-        outputs = scope.enter(body, [*before, *slices])
+        outputs = scope.enter(body, [*before, *slices], scope.taken)
         return outputs[: len(before)], outputs[len(before) :]
 
     back = all(backwards)

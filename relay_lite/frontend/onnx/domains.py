@@ -18,10 +18,7 @@ from .node import Converters
 
 FOLDERS: Mapping[str, str] = {"ai.onnx.ml": "ml", "com.microsoft": "microsoft"}
 """By domain the folder of its operators."""
-ADOPTED: Mapping[str, str] = {
-    "LayerNormalization": "com.microsoft",
-    "SimplifiedLayerNormalization": "com.microsoft",
-}
+ADOPTED: Mapping[str, str] = {"LayerNormalization": "com.microsoft", "SimplifiedLayerNormalization": "com.microsoft"}
 """Whose operators are that onnxruntime writes in ONNX's default domain, also where that does not have them."""
 
 

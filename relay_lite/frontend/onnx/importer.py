@@ -234,6 +234,7 @@ class _Walk:
         self.scope: dict[str, Expr | None] = {"": None}
         self.dropped: dict[str, str] = {}
         self.constants = ComputedConstants(weights)
+        self.taken: Expr | None = None
 
     def define(self, pairs: Iterable[tuple[str, Expr | None]], what: str) -> None:
         """Enter names; each may be defined only once."""
@@ -298,7 +299,7 @@ class _Walk:
     def expression(self, node: OnnxNode, asked: Node) -> Expr | Sequence[Expr]:
         """The outputs of a node."""
         if node.op in CONTROL:
-            scope = Scope(lambda graph, values: self.inline(asked, graph, values), self.nodes)
+            scope = Scope(lambda *inside: self.inline(asked, *inside), self.nodes, self.taken)
             return CONTROL[node.op](asked, scope)
         if node.op in EXPANDED:
             return converted_wide(lambda wide: self.expanded(node, wide), asked)
@@ -306,12 +307,16 @@ class _Walk:
         assert converter is not None
         return converted_wide(converter, asked)
 
-    def inline(self, node: Node, graph: OnnxGraph, values: Sequence[Expr]) -> list[Expr]:
-        """The outputs of a graph inside of a node, `values` being those of its inputs; its names end with it."""
+    def inline(self, node: Node, graph: OnnxGraph, values: Sequence[Expr], taken: Expr | None) -> list[Expr]:
+        """The outputs of a graph inside of a node, `values` being those of its inputs; its names end with it.
+
+        A bool says when its results are `taken`, None if always.
+        """
         nodes = _needed(graph)
         _refuse_unsupported(nodes, self.opsets)
         node.require(len(values) == len(graph.inputs), "the body needs one value an input", inputs=len(graph.inputs))
-        outside, dropped = dict(self.scope), dict(self.dropped)
+        outside, dropped, before = dict(self.scope), dict(self.dropped), self.taken
+        self.taken = taken
         try:
             self.define(((v.name, e) for v, e in zip(graph.inputs, values, strict=True)), "input")
             self.define(self.weights(graph), "initializer")
@@ -319,7 +324,7 @@ class _Walk:
                 self.convert(inner)
             return [self.read(name, str(node)) for name in graph.outputs]
         finally:
-            self.scope, self.dropped = outside, dropped
+            self.scope, self.dropped, self.taken = outside, dropped, before
 
     def nodes(self) -> set[Expr]:
         """All nodes of the graph so far."""
@@ -334,7 +339,7 @@ class _Walk:
         body = body_of(node, self.opsets[""], asked.inputs)
         asked.asked.update(range(len(asked.inputs)), asked.attrs)
         inside = _Walk(body.opsets, {}, 0)
-        inside.values, inside.constants = self.values, self.constants
+        inside.values, inside.constants, inside.taken = self.values, self.constants, self.taken
         given = (*asked.inputs, *(None for _ in body.graph.inputs[len(asked.inputs) :]))
         inside.define(((v.name, e) for v, e in zip(body.graph.inputs, given, strict=True)), "input")
         for inner in _needed(body.graph):

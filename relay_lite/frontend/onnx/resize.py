@@ -324,7 +324,4 @@ def _same(extent: int, out: int, attrs: dict[str, Any], taps: Taps | None) -> bo
     return bool(np.allclose(own[0, :, :, 0], wanted, rtol=0, atol=1e-6))
 
 
-CONVERTERS: Converters = {
-    "Upsample": {7: upsample_attrs, 9: upsample},
-    "Resize": {10: upsample, 11: resize},
-}
+CONVERTERS: Converters = {"Upsample": {7: upsample_attrs, 9: upsample}, "Resize": {10: upsample, 11: resize}}

@@ -179,7 +179,4 @@ def _columns(
     return places + np.arange(len(places))[:, None] * prod(counts), seen
 
 
-CONVERTERS: Converters = {
-    "GridSample": {16: grid_sample},
-    "Col2Im": {18: col_to_image},
-}
+CONVERTERS: Converters = {"GridSample": {16: grid_sample}, "Col2Im": {18: col_to_image}}

@@ -34,10 +34,7 @@ from . import movement as layout
 from .domains import converters_of
 from .node import Converter, Converters
 
-IGNORED: Mapping[str, Sequence[str]] = {
-    "BatchNormalization": ("momentum",),
-    "Dropout": ("seed", "ratio"),
-}
+IGNORED: Mapping[str, Sequence[str]] = {"BatchNormalization": ("momentum",), "Dropout": ("seed", "ratio")}
 """By operator the attributes that mean nothing in inference."""
 
 TABLE: Converters = {

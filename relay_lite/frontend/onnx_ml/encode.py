@@ -108,7 +108,4 @@ def _position(x: Expr, ordered: Array) -> Expr:
     return loop(step, [const(widths, "int32")], [start], len(widths))[0][0]
 
 
-CONVERTERS: Converters = {
-    "LabelEncoder": {1: label_encoder},
-    "OneHotEncoder": {1: one_hot},
-}
+CONVERTERS: Converters = {"LabelEncoder": {1: label_encoder}, "OneHotEncoder": {1: one_hot}}
