@@ -125,7 +125,7 @@ class CudaExecutor:
 
     def _goes_back(self, step: int, stream: int | None) -> bool:
         wait(stream)
-        bools = [DeviceArray(self._pointer(s), (), np.dtype(bool)) for s in self.plan.steps[step].where]
+        bools = [DeviceArray(self._pointer(s).pointer, (), np.dtype(bool)) for s in self.plan.steps[step].where]
         return all(map(self.device.get, bools))
 
     def _recorded(self, way: Way, part: range) -> LaunchGraph:
