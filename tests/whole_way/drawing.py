@@ -96,6 +96,14 @@ class Drawing:
         assert k is not None
         return k
 
+    def said(self, value: Any, dtype: str) -> int:
+        """One element, which is written down, or an input."""
+        if self.chance(0.4):
+            return self.list_of(value, dtype)
+        k = self.put("input", shape=(), dtype=dtype, values=value)
+        assert k is not None
+        return k
+
     def ints(self, values: Sequence[int]) -> int:
         return self.list_of([int(n) for n in values], "int64")
 

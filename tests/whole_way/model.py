@@ -1,6 +1,7 @@
 """A random ONNX model as plain data, and the model that is made of it.
 
-    ("input" | "const", (), {"shape", "dtype", "values"})       filled from the seed of the model (random_inputs.py)
+    ("input" | "const", (), {"shape", "dtype", "values"})       filled from the seed of the model (random_inputs.py), or
+                                                                with the number or bool that `values` is
     ("list", (), {"values", "dtype"})                           a constant that is written down: axes, shapes, indices
     ("item", (k,), {"index"})                                   one of the results of node k
     (operator, (numbers of nodes ...), attributes)              ONNX's names; -1 is an input that is left out
@@ -95,7 +96,7 @@ def needed(model: Model) -> Model:
 def array_of(node: Node, k: int, seed: int) -> Array:
     """The values of an input or a constant."""
     attrs = node[2]
-    if node[0] == "list":
+    if node[0] == "list" or not isinstance(attrs["values"], str):
         return np.array(attrs["values"], attrs["dtype"])
     given = Input("", tuple(attrs["shape"]), attrs["dtype"], attrs["values"])
     return filled(given, np.random.default_rng([seed, k, 5]))

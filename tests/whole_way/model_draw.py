@@ -179,10 +179,10 @@ class Models(Rows):
     # ----------------------------------------------------------------------------------------- control flow
 
     def control(self, x: int) -> int | None:
-        """If on a condition that is known, Loop with a number of trips that is known, Scan."""
-        match self.pick(["If", "Loop", "Scan", "none", "none"]):
+        """If, Loop, Scan; what decides their course is known, or an input."""
+        match self.pick(["If", "If", "Loop", "Loop", "Loop", "Scan"]):
             case "If":
-                condition = self.list_of(self.chance(0.5), "bool")
+                condition = self.said(self.chance(0.5), "bool")
                 branches = [self.branch(x, k) for k in range(2)]
                 return self.put("If", condition, then_branch=branches[0], else_branch=branches[1])
             case "Loop":
@@ -226,15 +226,20 @@ class Models(Rows):
         return self.pick([self.whole_unary, self.clip, self.remainder])(x)
 
     def loop(self, x: int) -> int | None:
-        inner, trips, value = self.inner(0), self.pick([1, 2, 4]), self.known[x]
-        inner.given(number=inner.first, shape=(), dtype="int64", value=Value(np.asarray(0), np.zeros(()), "int64"))
+        """As many trips as an input says or is known, or until the condition that a trip gives is false."""
+        stacked, value = self.chance(0.3), self.known[x]
+        count = self.list_of(self.pick([1, 2, 4]), "int64") if stacked else self.said(self.pick(range(7)), "int64")
+        begin = self.list_of(True, "bool") if stacked else self.pick([-1, self.said(self.chance(0.9), "bool")])
+        most = None if stacked or self.chance(0.5) else self.said(self.pick(range(5)), "int64")
+        inner = self.inner(0)
+        first = Value(np.asarray(0), np.zeros(()), "int64")
+        trip = inner.given(number=inner.first, shape=(), dtype="int64", value=first)
         holds = inner.given(shape=(), dtype="bool", value=Value(np.asarray(True), np.zeros(()), "bool"))
         state = inner.given(shape=value.v.shape, dtype=value.dtype, value=value)
-        new, on = self.carried(inner, state), inner.put("Identity", holds)
-        stacked = self.chance(0.5)
+        new = self.carried(inner, state)
+        on = inner.put("Identity", holds) if most is None else inner.put("Less", trip, most)
         body = Body(tuple(inner.nodes), (on or 0, new, *([new] if stacked else [])))
-        count = self.list_of(trips, "int64")
-        return self.several("Loop", count, self.list_of(True, "bool"), x, body=body, results=2 if stacked else 1)
+        return self.several("Loop", count, begin, x, body=body, results=2 if stacked else 1)
 
     def scan(self, x: int) -> int | None:
         value = self.known[x]

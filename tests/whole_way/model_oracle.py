@@ -98,14 +98,17 @@ def _of_body(body: Body, given: Sequence[Value], around: Known, seed: int) -> li
 
 
 def _loop(args: list[Any], body: Body, known: Known, seed: int) -> list[Value]:
-    """The carried values in the end, then what every trip gave, stacked; the condition holds on."""
-    trips, _, *carried = args
+    """The carried values in the end, then what every trip gave, stacked."""
+    trips, begin, *carried = args
     gathered: list[list[Value]] = []
+    going = begin is None or bool(begin.v.reshape(()))
     for trip in range(int(trips.v.reshape(()))):
+        if not going:
+            break
         number, holds = exact(np.asarray(trip), "int64"), exact(np.asarray(True), "bool")
         results = _of_body(body, [number, holds, *carried], known, seed)
         gathered.append(results[1 + len(carried) :])
-        carried = results[1 : 1 + len(carried)]
+        going, carried = bool(results[0].v.reshape(())), results[1 : 1 + len(carried)]
     return [*carried, *_stacked(gathered)]
 
 
