@@ -25,6 +25,8 @@ HALF_HEADER = "cuda_fp16.h"
 ONE_ARCHITECTURE = "wgmma."
 """What instructions begin with that sm_90a has."""
 _ARCH = re.compile(r"sm_\d+[af]?")
+_SERIALIZED = re.compile(r"\(C75(?:08|10|11|15|17)\).*")
+"""What ptxas says where it makes `wgmma` wait for each other, or ignores `setmaxnreg`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def compile_source(
 ) -> CompiledModule:
     """Compile CUDA C++ for a real architecture such as `sm_90`; `options` go to NVRTC as they are.
 
-    Raises CompileError with the first error of a source that is refused.
+    Raises CompileError with the first error of a source that is refused, and for one whose tensor cores would wait.
     """
     require(_ARCH.fullmatch(arch) is not None, CompileError, "architecture", "it must be like sm_90", arch=arch)
     name = compiler_name()
@@ -70,17 +72,17 @@ def compile_source(
     words = [f"--gpu-architecture={_with_features(arch, source)}", "--ptxas-options=-v", *OPTIONS]
     words += [*_less_header(name, source), *options]
     key = cache.key_of(source, name, *words)
-    kept = cache.read(key) if use_cache else None
-    if kept is not None:
-        facts, cubin = kept
-        return CompiledModule(cubin, arch, name, facts["log"], parse_resources(facts["log"]), 0.0)
-    start = time.perf_counter()
-    made, log = _nvrtc(source, words)
+    kept, start = cache.read(key) if use_cache else None, time.perf_counter()
+    made, log = _nvrtc(source, words) if kept is None else (kept[1], kept[0]["log"])
     if made is None:
         raise CompileError(f"compile: {name} refuses the program for {arch}: {_first_error(log)}")
-    if use_cache:
+    if slow := _SERIALIZED.search(log):
+        raise CompileError(f"compile: ptxas would hold the program for {arch} back: {slow[0]}")
+    if use_cache and kept is None:
         cache.write(key, {"log": log}, made)
-    return CompiledModule(made, arch, name, log, parse_resources(log), time.perf_counter() - start)
+    return CompiledModule(
+        made, arch, name, log, parse_resources(log), time.perf_counter() - start if kept is None else 0.0
+    )
 
 
 def _with_features(arch: str, source: str) -> str:

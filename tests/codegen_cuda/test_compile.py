@@ -277,3 +277,17 @@ def test_the_default_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, 
     assert cache.cache_folder() == tmp_path / "ansor" / "cuda"
     monkeypatch.setenv(CODEGEN_CUDA_CACHE.name, "~/kernels")
     assert cache.cache_folder() == Path.home() / "kernels"
+
+
+@pytest.mark.parametrize("use_cache", [False, True])
+def test_tensor_cores_that_would_wait_are_refused(use_cache: bool) -> None:
+    """Registers are given back by name only where ptxas knows how many a thread has; it says so, and goes on."""
+    text = """extern "C" __global__ void __launch_bounds__(%s) given(float *x) {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  x[threadIdx.x] = 1;
+}
+"""
+    for _ in range(2):
+        with pytest.raises(CompileError, match=r"ptxas would hold the program for sm_90a back: \(C7508\) .*setmaxnreg"):
+            compile_source(text % "256", "sm_90a", use_cache=use_cache)
+    assert compile_source(text % "256, 1", "sm_90a", use_cache=use_cache).cubin
