@@ -121,11 +121,13 @@ def _cropped(node: Node, x: Expr, out: Sequence[int], rule: Rule) -> Expr:
     node.require(roi is not None and roi.size == 2 * len(axes), f"a roi of {2 * len(axes)} numbers is needed")
     assert roi is not None
     seen: Array = np.ones((), bool)
-    for axis, start, end in zip(axes, roi[: len(axes)], roi[len(axes) :], strict=True):
+    ends = roi.reshape(2, len(axes)).astype(
+        "float32"
+    )  # all in float32 and in ONNX's order, which meets the ends exactly
+    for axis, start, end in zip(axes, *ends, strict=True):
         extent, count = x.shape[axis], out[axis]
-        step = (end - start) * (extent - 1) / (count - 1) if count > 1 else 0.0
         first = start * (extent - 1) if count > 1 else (start + end) * (extent - 1) / 2
-        at = np.asarray(first + np.arange(count) * step)
+        at = first + np.arange(count, dtype="float32") * (end - start) * (extent - 1) / max(count - 1, 1)
         if (start, end, count) != (0, 1, extent):
             x = _along(x, axis, _taps_at(rule, at, extent, np.float32(count / extent)))
         inside = ((at >= 0) & (at <= extent - 1)).reshape((-1,) + (1,) * (len(out) - axis - 1))
