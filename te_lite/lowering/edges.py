@@ -63,7 +63,12 @@ class Edges:
 
     def copies(self, k: int) -> bool:
         """Whether stage k is zero beyond the edge."""
-        return k in self.beyond and (self._copies_memory(k) or self._is_factor(k))
+        asked = self.asks_where(k) and self.keeps(k) and not isinstance(self.low.bodies[k][0], Reduce)
+        return k in self.beyond and (asked or self._copies_memory(k) or self._is_factor(k))
+
+    def keeps(self, k: int) -> bool:
+        """Whether stage k reads what is computed at loops: that is there for its points, not for those at the edge."""
+        return any(self.low.stages[n].where == ATTACHED for n in self._read(k))
 
     def _is_factor(self, k: int) -> bool:
         """Whether stage k computes, element by element, what instructions multiply: its terms may run over.
@@ -84,12 +89,9 @@ class Edges:
 
     def asks_where(self, k: int) -> bool:
         """Whether stage k has conditions, which may protect its reads: then both must be about the same point."""
-        bodies = self.low.bodies[k]
-        return any(isinstance(body, Reduce) and body.condition is not None for body in bodies) or any(
-            isinstance(x, Select) or (isinstance(x, Call) and x.func == "if_then_else")
-            for body in bodies
-            for x in walk(body)
-        )
+        parts = [x for body in self.low.bodies[k] for x in walk(body)]
+        asked = any(isinstance(x, Reduce) and x.condition is not None for x in parts)
+        return asked or any(isinstance(x, Select) or (isinstance(x, Call) and x.func == "if_then_else") for x in parts)
 
     def neutral_axes(self, k: int) -> list[int]:
         """The reduction axes of stage k (by number among all its axes) behind whose end nothing is folded in."""

@@ -59,7 +59,8 @@ class Points:
         guards += ([] if over else inside) + reduced + self._thread_guards(k, variables)
         nearest = {edge.axis: edge.nearest for edge in edges} if over else {}
         if nearest and not within and self.edges.asks_where(k) and not self.edges.copies(k):
-            env, nearest = {**env, **nearest}, {}
+            kept = bool(reduce) and self.edges.keeps(k)
+            env, guards, nearest = (env, guards + inside, {}) if kept else ({**env, **nearest}, guards, {})
         return Point(variables, local, env, self.open(guards), self.open(inside) if over else [], nearest, k, values)
 
     def _edges(self, k: int, env: Mapping[Var, Expr]) -> list[Edge]:
@@ -85,14 +86,12 @@ class Points:
     def standing(self, k: int) -> list[tuple[int, Iter]]:
         """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
         stage in between."""
-        low = self.low
-        loops = [(s, low.stages[s].vars[uid]) for s, uid in standing_loops(low.stages, low.bounds.scopes, k)]
-        return [(s, it) for s, it in loops if it.annotation in THREAD_RANK]
+        loops, stages = standing_loops(self.low.stages, self.low.bounds.scopes, k), self.low.stages
+        return [(s, it) for s, uid in loops if (it := stages[s].vars[uid]).annotation in THREAD_RANK]
 
     def threads_of_region(self, k: int) -> list[tuple[int, Iter]]:
         """The thread loops `(stage, loop)` that the place of stage k's region depends on."""
-        low = self.low
-        found = []
+        low, found = self.low, []
         for stage, uid in {a for r in low.regions(k) for a in r.min.loops()}:
             for rel in low.stages[stage].relations:
                 if isinstance(rel, FuseRel) and uid in rel.parts:
@@ -107,12 +106,8 @@ class Points:
 
     def open(self, guards: list[Expr]) -> list[Expr]:
         """The guards that do not always hold."""
-        out: list[Expr] = []
-        for guard in guards:
-            simple = self.low.simplifier.simplify(guard)
-            if not (isinstance(simple, Const) and simple.value) and simple not in out:
-                out.append(simple)
-        return out
+        simple = dict.fromkeys(map(self.low.simplifier.simplify, guards))
+        return [guard for guard in simple if not (isinstance(guard, Const) and guard.value)]
 
     def value(self, e: Expr, point: Point) -> Expr:
         """An expression of the body at a point: axes replaced, reads turned into buffer reads.
@@ -131,7 +126,9 @@ class Points:
                     return BufferLoad(low.buffers[k, output], transform(self._counted(index, point), swap))
                 indices = [transform(i, swap) for i in x.indices]
                 if point.nearest and not self._in_storage(k, indices):
-                    indices = [transform(substitute(i, edge), swap) for i in x.indices]
+                    moved = [transform(substitute(i, edge), swap) for i in x.indices]
+                    if low.stages[k].where != ATTACHED or self._in_storage(k, moved):
+                        indices = moved  # a region begins where the point is, and seldom holds what is at the edge
                 return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
             return None
 
