@@ -86,8 +86,11 @@ else:
 
 INSTEAD = {
     "div": "write a / b of floats, te.truncdiv(a, b) of integers",
-    "var": "extents are numbers here: make a computation for each size",
-    "size_var": "extents are numbers here: make a computation for each size",
+    **dict.fromkeys(("var", "size_var"), "extents are numbers here: make a computation for each size"),
+    **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh"), "write te.call(name, x), as in te.call('acos', x)"),
+    **dict.fromkeys(("add", "subtract", "multiply"), "write a + b, a - b, a * b"),
+    "fmod": "write topi.mod(a, b) of tensors of floats, which is exact",
+    "truncmod": "write a - te.truncdiv(a, b) * b",
     "extern": "what cannot be written as an expression of an element is no operation here",
 }
 """What to write for names that users of TVM look for."""
