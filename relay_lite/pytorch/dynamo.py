@@ -44,11 +44,16 @@ def ansor(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | No
         return boxed
 
     backend = aot_autograd(
-        fw_compiler=compiler, inference_compiler=compiler, decompositions=core_aten_decompositions(),
+        fw_compiler=compiler, inference_compiler=compiler, decompositions=_decompositions(),
         keep_inference_input_mutations=True,
     )  # fmt: skip
     made: Callable[..., Any] = backend(module, inputs)
     return made
+
+
+def _decompositions() -> dict[Any, Any]:
+    """Those into core ATen, but for what would lose by it: `linspace` of integers is computed in float32 there."""
+    return {op: how for op, how in core_aten_decompositions().items() if op is not torch.ops.aten.linspace.default}
 
 
 def refuse_training(tensors: Sequence[Any]) -> None:

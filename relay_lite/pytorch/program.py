@@ -72,7 +72,7 @@ class TorchProgram:
         self._there = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
         with self._there:
             self._executor = _opened(library, device)
-        self._inputs = [place.storage for place in self.plan.inputs]
+        self._inputs = [(place.storage, getattr(torch, place.dtype)) for place in self.plan.inputs]
         self._outputs = _outputs(library, device)
         self._orders = list(inputs) if any(order is not None for order in inputs) else None
         self._laid = [None if order is None else back(order) for order in outputs] if any(outputs) else None
@@ -87,8 +87,8 @@ class TorchProgram:
         point, device = self._executor.point, self.device
         if self._orders is not None:
             tensors = [t if o is None else t.permute(o) for t, o in zip(tensors, self._orders, strict=True)]
-        held = [self._aligned(t) for t in tensors]  # until the run is queued
-        for storage, tensor in zip(self._inputs, held, strict=True):
+        held = [self._aligned(t, d) for t, (_, d) in zip(tensors, self._inputs, strict=True)]  # until the run is queued
+        for (storage, _), tensor in zip(self._inputs, held, strict=True):
             point(storage, tensor.data_ptr())
         made: list[Any] = [torch.empty(g.shape, dtype=g.dtype, device=device) if g.own else None for g in self._outputs]
         for given, tensor in zip(self._outputs, made, strict=True):
@@ -103,12 +103,13 @@ class TorchProgram:
             made = [t if order is None else t.permute(order) for t, order in zip(made, self._laid, strict=True)]
         return made
 
-    def _aligned(self, tensor: Any) -> Any:
-        here = tensor.device == self.device
+    def _aligned(self, tensor: Any, dtype: Any) -> Any:
+        """A tensor as it is read.  Some operators of PyTorch give another dtype than its traces promise."""
+        here = tensor.device == self.device and tensor.dtype == dtype
         if here and tensor.is_contiguous() and tensor.data_ptr() % self.alignment == 0:
             return tensor
         self.copied += 1
-        return tensor.to(self.device, copy=True, memory_format=torch.contiguous_format)
+        return tensor.to(self.device, dtype, copy=True, memory_format=torch.contiguous_format)
 
     def _completed(self, made: list[Any], inputs: Sequence[Any]) -> list[Any]:
         """The outputs with those that the network does not write."""

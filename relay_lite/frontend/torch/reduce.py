@@ -108,6 +108,8 @@ def sort(node: Aten) -> Sequence[Expr]:
     x = node.tensor("self")
     node.flag("stable")
     axis, largest = node.axis(node.integer("dim", -1), len(x.shape)), node.flag("descending")
+    if not x.shape:
+        return x, const(0, "int64")
     k = const([x.shape[axis]], "int64")
     return node.onnx("TopK", x, k, outputs=2, axis=axis, largest=int(largest), sorted=1)
 

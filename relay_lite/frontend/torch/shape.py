@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from ansor.core.values.checks import require_computed
+from te_lite.expr.expr import FLOATS
 
 from ...ir.nodes import Expr
 from ..onnx.emit import broadcast_to, call, cast, concatenate, const, reshape, transpose
@@ -149,9 +150,10 @@ def split(node: Aten) -> Sequence[Expr]:
 
 
 def flip(node: Aten) -> Expr:
-    """flip: axes backwards."""
+    """flip: axes backwards, none where none is named."""
     x = node.tensor("self")
-    return pick(x, {a: range(x.shape[a] - 1, -1, -1) for a in node.axes("dims", len(x.shape))})
+    axes = [node.axis(a, len(x.shape)) for a in node.integers("dims") if x.shape]
+    return pick(x, {a: range(x.shape[a] - 1, -1, -1) for a in axes})
 
 
 def repeat(node: Aten) -> Expr:
@@ -192,11 +194,21 @@ def filled(name: str | None, value: float = 0) -> Converter:
 
 
 def arange(node: Aten) -> Expr:
-    """arange: start, start + step, ... below end."""
+    """arange: start, start + step, ... below end; integers are of integers."""
     node.argument("dtype"), node.argument("end")
     require_computed(node.shape, node.dtype, str(node))
-    count = np.arange(prod(node.shape))
-    return const(node.number("start", 0) + count * node.number("step", 1), node.dtype)
+    kind = float if node.dtype in FLOATS else int
+    start, step = kind(node.number("start", 0)), kind(node.number("step", 1))
+    return const(start + np.arange(prod(node.shape)) * step, node.dtype)
+
+
+def linspace(node: Aten) -> Expr:
+    """linspace: so many numbers at one distance, those of the second half counted from the end."""
+    node.argument("dtype"), node.argument("steps")
+    require_computed(node.shape, node.dtype, str(node))
+    start, end, last = node.number("start"), node.number("end"), node.shape[0] - 1
+    step, at = (end - start) / max(last, 1), np.arange(last + 1)
+    return const(np.where(at <= max((last - 1) // 2, 0), start + step * at, end - step * (last - at)), node.dtype)
 
 
 CONVERTERS: Converters = {
@@ -226,4 +238,5 @@ CONVERTERS: Converters = {
     **{f"aten.{name}": filled(None) for name in ("empty.memory_format", "zeros", "zeros_like", "new_zeros")},
     **{f"aten.{name}": filled(None, 1) for name in ("ones", "ones_like", "new_ones")},
     "aten.arange.start_step": arange,
+    "aten.linspace": linspace,
 }

@@ -22,7 +22,7 @@ from .program import STATIC, SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, 
 SKIPPED = ("device", "layout", "memory_format")
 """Types of arguments that say where a tensor lies and in which order: not what it is."""
 
-WHOLE = ("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu")
+WHOLE = ("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "linspace")
 """Operators of ATen that are not taken apart."""
 
 
@@ -48,8 +48,8 @@ def read_program(program: Any) -> AtenGraph:
 def decomposed(program: Any) -> Any:
     """A `torch.export.ExportedProgram` in core ATen; attention and recurrent layers stay operators with converters.
 
-    Decomposed, attention would scale both operands, and look for rows that are masked where there is no mask, and a
-    recurrent layer would be as many copies of a step as there are.
+    Decomposed, attention would scale both operands, and look for rows that are masked where there is no mask, a
+    recurrent layer would be as many copies of a step as there are, and integers of linspace would be cut floats.
     """
     table = import_module("torch.export").default_decompositions()
     whole = [op for op in table if str(op).split(".")[1] in WHOLE]

@@ -1,0 +1,74 @@
+"""What PyTorch's trace says otherwise than its kernels, and ends that few models have: as in eager mode, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from relay_lite.pytorch.dynamo import ansor
+from tests.nonempty import nonempty
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+
+
+def same(function: Callable[..., Any], *inputs: Any) -> None:
+    """Compiled, a function gives what it does in eager mode, and leaves its inputs as there."""
+    one, two = ([x.clone() for x in inputs] for _ in range(2))
+    want, got = function(*one), torch.compile(function, backend=ansor, dynamic=False)(*two)
+    pairs = zip(
+        [*torch.utils._pytree.tree_leaves(got), *two], [*torch.utils._pytree.tree_leaves(want), *one], strict=True
+    )
+    for g, w in nonempty(pairs):
+        torch.testing.assert_close(g, w, rtol=2e-5, atol=1e-6)
+
+
+ENDS = [(0, 7, 50), (-3, 3, 13), (5, -9, 29), (0, 1, 2), (4, 9, 1), (-100, 100, 77)]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.float32, torch.float64])
+@pytest.mark.parametrize("start, end, steps", ENDS)
+def test_linspace(start: int, end: int, steps: int, dtype: torch.dtype) -> None:
+    """Decomposed, integers are cut floats, some of which fall short of what they are."""
+    same(lambda x: x + torch.linspace(start, end, steps, dtype=dtype), torch.ones((), dtype=dtype))
+
+
+@pytest.mark.parametrize("base", [2.0, 10.0])
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_logspace(base: float, steps: int) -> None:
+    same(lambda x: x + torch.logspace(-1, 2, steps, base=base), torch.ones(()))
+
+
+@pytest.mark.parametrize("ends", [(0.1, -7.9, -4.0), (0.9, 9.1, 2.5), (-3.7, 4.2, 1.0), (0, 10, 3)])
+def test_arange_of_integers_counts_in_integers(ends: tuple[float, float, float]) -> None:
+    same(lambda x: x + torch.arange(*ends, dtype=torch.int64), torch.ones((), dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dims", [(), (0,), (-1, 0), (1,)])
+def test_flip(dims: tuple[int, ...]) -> None:
+    same(lambda x: torch.flip(x, dims) + 1, torch.randn(3, 4, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_scalars_in_order(dtype: torch.dtype) -> None:
+    x = torch.tensor(1, dtype=dtype)
+    same(torch.sort, x)
+    same(lambda x: torch.argsort(x, dim=-1, descending=True), x)
+    same(lambda x: torch.flip(x, ()), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_tensors_of_another_dtype_than_the_trace_promises(dtype: torch.dtype) -> None:
+    """Running averages of halves: this operator of PyTorch gives halves where its trace has float32."""
+    x = torch.randn(5, 5, 5).to(dtype)
+    others = [torch.rand(5).to(dtype) for _ in range(4)]
+    same(lambda *given: torch.ops.aten._batch_norm_with_update(*given, 0.5, 0.6), x, *others)
