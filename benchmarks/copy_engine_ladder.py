@@ -1,11 +1,13 @@
 """A product of halves that the copy engine of a Hopper feeds, written by hand, step by step, each beside cuBLAS.
 
-    python -m benchmarks.copy_engine_ladder [--n 4096 ...] [--json FILE]
+    python -m benchmarks.copy_engine_ladder [--n 4096 ...] [--json FILE] [--emulated]
 
 It is the goal for the programs that we emit: none of these kernels is one of ours.  All compute 128 x 256 elements a
 block, from tiles of 64 terms (`copy_engine_product.cu`); every rung changes one thing of the one before it.  `n` must
 be a multiple of 256.  Kernels and PyTorch's product are recorded into CUDA graphs and timed in turns, on normal
 inputs, and each result is compared with that in float64.  The last column is the share of cuBLAS's speed.
+
+`--emulated` runs the kernels on the block emulator instead, without a GPU, with few terms and few blocks.
 """
 
 from __future__ import annotations
@@ -17,15 +19,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import pytorch, report
 from benchmarks.beside_cublas import recorded_beside_cublas
+from benchmarks.emulated_maps import tensor_map
 from benchmarks.operator_sides import TOLERANCES, recorded, relative_error
 from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
 
 SOURCE = Path(__file__).with_name("copy_engine_product.cu")
 ROWS, COLUMNS, TERMS, THREADS, ROW_BYTES = 128, 256, 64, 384, 128
 FLOAT16, SWIZZLE_128, PROMOTION_128 = 6, 3, 2
 """Of `CUtensorMapDataType`, `CUtensorMapSwizzle` and `CUtensorMapL2promotion`."""
+BOX_ROWS = ROWS, TERMS, ROWS // 2
+"""Of A, B and the result: boxes of so many rows of 128 bytes."""
 MOST_SHARED = 8
 """Of `CUfunction_attribute`: the dynamic shared memory of a kernel, in bytes."""
 
@@ -76,6 +84,27 @@ def source() -> str:
     return SOURCE.read_text().replace("MULTIPLY", text)
 
 
+def emulated(rung: Rung, n: int, terms: int, blocks: int, text: str = "", check: bool = True) -> tuple[float, float]:
+    """The error of an n x n result of so many terms on the block emulator, relative to its largest element, and the
+    seconds of the run; `text` stands in for the kernels' text; so many `blocks` where they stay; see `run_launches`."""
+    rng = np.random.default_rng(0)
+    a, b = [rng.standard_normal(shape).astype(np.float16) for shape in ((n, terms), (terms, n))]
+    c = np.full((n, n), np.nan, np.float16)
+    width = ROW_BYTES // 2
+    maps = [
+        tensor_map(x, i, (rows, width), ROW_BYTES) for i, (x, rows) in enumerate(zip((a, b, c), BOX_ROWS, strict=True))
+    ]
+    values = [a, b, c, *maps, *[np.int32(x) for x in (n, n, terms)]]
+    memories = [Memory(f"argument_{i}", value, True) for i, value in enumerate(values)]
+    parts = n // ROWS * (n // COLUMNS)
+    grid = (min(parts, blocks) if rung.stay else parts, 1, 1)
+    launch = Launch("product", grid, (THREADS, 1, 1), (3, 4, 5, 2, 6, 7, 8), rung.shared_bytes)
+    defined = "".join([f"#define {option[2:].replace('=', ' ')}\n" for option in rung.options])
+    ran = run_launches(defined + (text or source()), [launch], memories, check, 120.0)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    return float(np.abs(c - want).max() / np.abs(want).max()), ran.seconds
+
+
 @dataclass
 class Kernel:
     """A rung on matrices of halves in memory of the device, row by row."""
@@ -95,7 +124,7 @@ class Kernel:
         self._call("cuModuleGetFunction", ctypes.byref(self.function), module, b"product")
         self._call("cuFuncSetAttribute", self.function, MOST_SHARED, self.rung.shared_bytes)
         (m, k), n = self.a.shape, self.c.shape[1]
-        maps = [self._map(self.a, ROWS), self._map(self.b, TERMS), self._map(self.c, ROWS // 2)]
+        maps = [self._map(x, rows) for x, rows in zip((self.a, self.b, self.c), BOX_ROWS, strict=True)]
         numbers = [ctypes.c_void_p(self.c.data_ptr()), *[ctypes.c_int(x) for x in (m, n, k)]]
         self.arguments = (ctypes.c_void_p * 7)(*maps, *[ctypes.addressof(x) for x in numbers])
         self.held += [module, *numbers]
@@ -151,8 +180,15 @@ def _on_stream(torch: Any, kernel: Kernel) -> Callable[[], None]:
 
 def main() -> None:
     p = report.parser(__doc__ or "")
+    p.add_argument("--emulated", action="store_true", help="on the block emulator, of 256 rows, columns and terms")
     p.add_argument("--n", type=int, nargs="+", default=[4096], help="rows and columns, multiples of 256")
     options = p.parse_args()
+    if options.emulated:
+        ran = {name: emulated(rung, 256, 256, 1) for name, rung in rungs().items()}
+        report.table(
+            [[name, f"{error:.1e}", seconds] for name, (error, seconds) in ran.items()], ["kernel", "error", "s"]
+        )
+        return
     device = report.gpu()
     report.require_packages("torch")
     rows = [row for n in options.n for row in climbed(n)]

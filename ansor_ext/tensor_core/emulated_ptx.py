@@ -1,16 +1,19 @@
 """Inline PTX of tensor cores as C++ of the block emulator (`codegen_cuda/emulation/emulator_ptx.py`).
 
 Instructions take their meaning from the table (`mma.py`): sizes, elements and maps are written into the C++ where the
-instruction stands.
+instruction stands.  Instructions of Hopper that need no table are functions of their names (`hopper_ptx.h` there).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from codegen_cuda.emulation.emulator_ptx import unknown
-from codegen_cuda.emulation.inline_ptx import Address, Instruction, Vector
+from codegen_cuda.emulation.emulator_ptx import call, unknown
+from codegen_cuda.emulation.emulator_report import EmulatorError
+from codegen_cuda.emulation.inline_ptx import Address, Instruction, Operand, Vector
+from te_lite.errors import require
 
 from .fragment import Digit, Fragment
 from .mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
@@ -18,57 +21,82 @@ from .mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
 _ONE = Digit(1, 0, 0)
 _BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op and op.warps == 1 and not op.chained}
 _OF_GROUPS = [op for op in MMA.values() if op.of_parts == op and op.warps > 1]
-_ORDER = ("fence.proxy.async.shared::cta", "wgmma.fence.sync.aligned")
+_AROUND = re.compile(r"[{}]|@!?\w+|\w+:|\.reg|bra")
+"""What stands before an instruction, and what C++ has in other words: blocks, predicates, labels, registers, jumps."""
+_FUNCTIONS = re.compile(
+    r"(mbarrier|cp\.async\.bulk|fence|bar|barrier|setmaxnreg|elect|prefetch|setp|selp|wgmma|cvt|min)\..*"
+)
+"""What is a function of its name."""
+_SPELLINGS = re.compile(r"::cta|(?<=shared)::cluster(?=\.global)|\.tile|\.[1-5]d|\.(release|acquire|relaxed)\.cta|_\|")
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
-TURNED = 3
-"""Options of a product before those that say whether the tiles of A and of B are turned."""
+_READ = {False: "emu_tile_word", True: "emu_turned_word"}
+"""What reads a word of a tile that is turned or is not."""
 
 
 def emulated_instruction(x: Instruction) -> str | None:
     """The C++ of an instruction; None for one that is not of tensor cores."""
     match x.name, x.operands:
+        case name, _ if _AROUND.fullmatch(name):
+            return _around(x)
         case name, (Vector(d), Vector(a), Vector(b), Vector(c)) if name in _BY_PTX:
             return _multiply(_BY_PTX[name], d, a, b, c)
         case name, (Vector(d), Vector() | str() as a, str(tile), *options) if name.startswith("wgmma.mma_async."):
-            turned = isinstance(a, str) and options[TURNED:] == ["1", "0"]
             held = [] if isinstance(a, str) else _words(a.items)
             factor = a if isinstance(a, str) else [f"emu_a[{k}]" for k in range(len(held))]
-            product = _multiply_tile(name, d, factor, tile, turned, added=options[0] == "1")
+            product = _multiply_tile(name, d, factor, tile, options)
             kept = f"const uint32_t emu_a[] = {{{', '.join(held)}}}; " if held else ""
             return f"{kept}emu_begin([=] {{ {product} }});"
-        case name, _ if name in _ORDER:
-            return ""
-        case "wgmma.commit_group.sync.aligned", ():
-            return "emu_product_commit();"
-        case "wgmma.wait_group.sync.aligned", (str(count),):
-            return f"emu_product_wait({count});"
         case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
             return _load(_LOAD_BY_PTX[name], d, row)
-        case "cvt.rna.tf32.f32", (str(to), str(value)):
-            return f"emu_put({to}, emu_tf32({value}));"
-        case "min.xorsign.abs.f32", (str(to), str(a), str(b)):
-            return f"{to} = emu_min_xorsign({a}, {b});"
+        case name, (Address(row), Vector(d)) if name.startswith("stmatrix."):
+            return _store(_LOAD_BY_PTX[_SPELLINGS.sub("", name).replace("st", "ld", 1)], d, row)
+        case name, operands if _FUNCTIONS.fullmatch(name):
+            return _function(_SPELLINGS.sub("", name), operands)
     return None
 
 
-def _multiply_tile(name: str, d: tuple[str, ...], a: list[str] | str, tile: str, turned: bool, added: bool) -> str:
-    """A product with a tile in shared memory, `added` to `d` or stored there: of 8 columns at a time, whose fragments
-    are read there, as are those of `a` where it is a tile, too, and not words of this lane."""
+def _around(x: Instruction) -> str:
+    """What stands around an instruction, which begins with the first operand."""
+    name, _, first = str(x.operands[0] if x.operands else "").partition(" ")
+    rest = [Address(first[1:-1]) if first.startswith("[") else first][: len(first)]
+    inner = Instruction(name, (*rest, *x.operands[1:]))
+    match x.name:
+        case "bra":
+            return f"goto {name};"
+        case ".reg":
+            return f"{'bool' if name == '.pred' else 'uint32_t'} {', '.join(map(str, inner.operands))};"
+    text = call(inner) if name else ""
+    return f"if ({x.name[1:]}) {{ {text} }}" if x.name.startswith("@") else f"{x.name} {text}"
+
+
+def _function(name: str, operands: Sequence[Operand]) -> str:
+    """The call of a function of the emulator's that is named as an instruction."""
+    alone = "cluster" not in name.removeprefix("fence.mbarrier_init.release.cluster")
+    require(alone, EmulatorError, name, "blocks in clusters are not emulated")
+    given = [x.text if isinstance(x, Address) else str(x).removeprefix("_|") for x in operands if x != "_"]
+    return f"emu_{re.sub(r'[^a-z0-9]+', '_', name)}({', '.join(['__LINE__', *given])});"
+
+
+def _multiply_tile(name: str, d: tuple[str, ...], a: list[str] | str, tile: str, options: Sequence[Operand]) -> str:
+    """A product with a tile in shared memory, added to `d` or stored there: of 8 columns at a time, whose fragments are
+    read there, as are those of `a` where it is a tile, too, and not words of this lane.  Of the options the first says
+    whether it is added, those behind the signs whether the tiles, of A where it is one and of B, are turned."""
     found = [(op, n) for op in _OF_GROUPS for n in [8 * len(d) // op.registers("d")] if replace(op, n=n).ptx == name]
-    if not found:
+    if not found or {*options[1:3]} - {"1"}:
         return unknown(name)
-    op, columns = found[0]
-    words = _rows_of(a, op, turned) if isinstance(a, str) else a
+    (op, columns), turned = found[0], [x == "1" for x in options[3:]] or [False]
+    words = _rows_of(a, op, turned[0] and len(turned) > 1) if isinstance(a, str) else a
+    read = _READ[turned[-1]]
     parts = []
     for tile_number in range(columns // op.n):
         sums = d[tile_number * op.registers("d") :][: op.registers("d")]
-        b = [f"emu_tile_word({tile}, {tile_number}, {k})" for k in range(op.registers("b"))]
-        parts.append(f"{{ {_handed(op, sums, words, b, None if added else ('0u',) * len(sums))} }}")
+        b = [f"{read}({tile}, {tile_number}, {k})" for k in range(op.registers("b"))]
+        parts.append(f"{{ {_handed(op, sums, words, b, [f'{options[0]} ? emu_word({x}) : 0u' for x in sums])} }}")
     return " ".join(parts)
 
 
 def _multiply(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: tuple[str, ...], c: tuple[str, ...]) -> str:
-    return _handed(op, d, _words(a), _words(b), c)
+    return _handed(op, d, _words(a), _words(b), _words(c))
 
 
 def _words(registers: Sequence[str]) -> list[str]:
@@ -77,24 +105,30 @@ def _words(registers: Sequence[str]) -> list[str]:
 
 def _rows_of(descriptor: str, op: Mma, turned: bool) -> list[str]:
     """The words of this lane of a tile of 16 rows for each warp: of 8 of the rows and 16 bytes of terms each."""
-    function = "emu_turned_word" if turned else "emu_tile_word"
-    eights = [(f"(int)(threadIdx.y & 3) * 2 + {k % 2}", k // 2) for k in range(op.registers("a"))]
-    return [f"{function}({descriptor}, {rows}, {terms})" for rows, terms in eights]
+    eights = [(f"emu_warp_of_group() * 2 + {k % 2}", k // 2) for k in range(op.registers("a"))]
+    return [f"{_READ[turned]}({descriptor}, {rows}, {terms})" for rows, terms in eights]
 
 
-def _handed(op: Mma, d: tuple[str, ...], a: Sequence[str], b: Sequence[str], c: tuple[str, ...] | None = None) -> str:
-    """What a lane hands over, registers of A and B as texts of words, and what it gets; C is `d` where it is not
-    given."""
+def _handed(op: Mma, d: tuple[str, ...], *words_of: Sequence[str]) -> str:
+    """What a lane hands over, registers of A, B and C as texts of words, and what it gets."""
     fragments = ", ".join(_fragment(f) for f in (op.a, op.b, op.d))
     table = f"{{{op.m}, {op.n}, {op.k}, {_element(op.element)}, {_element(op.sum)}, {fragments}}}"
-    words = ", ".join("{" + ", ".join(part) + "}" for part in (a, b, _words(c or d)))
+    words = ", ".join("{" + ", ".join(part) + "}" for part in words_of)
     return f"static const EmuMma emu_op = {table}; EmuMmaLane emu_lane = {{&emu_op, {words}}}; " + _together("MMA", d)
 
 
 def _load(form: MatrixLoad, d: tuple[str, ...], row: str) -> str:
+    return _rows(form, f"emu_row({row}, {form.count})") + _together("LOAD", d)
+
+
+def _store(form: MatrixLoad, d: tuple[str, ...], row: str) -> str:
+    given = f"EmuRow(), {{{', '.join(_words(d))}}}"
+    return f"{_rows(form, given)}{_together('STORE', ())}emu_put_row({row}, {form.count}, emu_lane.row);"
+
+
+def _rows(form: MatrixLoad, given: str) -> str:
     table = f"{{{form.count}, {_fragment(form.fragment(2))}}}"
-    lane = f"{{&emu_form, emu_row({row}, {form.count})}}"
-    return f"static const EmuLoad emu_form = {table}; EmuLoadLane emu_lane = {lane}; " + _together("LOAD", d)
+    return f"static const EmuLoad emu_form = {table}; EmuLoadLane emu_lane = {{&emu_form, {given}}}; "
 
 
 def _together(what: str, d: tuple[str, ...]) -> str:

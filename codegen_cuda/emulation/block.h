@@ -2,11 +2,13 @@
 #pragma once
 #include <ucontext.h>
 
+#include <memory>
+
 #include "memory.h"
 #include "tensor_core.h"
 
-enum State { READY, AT_BARRIER, AT_WARP, DONE };
-enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT, MMA = EMU_MMA, LOAD = EMU_LOAD };  // as in cuda.h and mma.h
+enum State { READY, AT_BARRIER, AT_WARP, DONE, AT_MBARRIER, AT_NAMED, AT_GROUP };  // the last three: barriers.h
+enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT, MMA = EMU_MMA, LOAD = EMU_LOAD, STORE = EMU_STORE };  // as in cuda.h and mma.h
 
 struct Fiber {
   State state;
@@ -17,6 +19,10 @@ struct Fiber {
   unsigned mask;
   uint64_t value, result;
   int operand, width;
+  const void *asked;       // the mbarrier whose phase of a parity the thread has asked for in vain
+  unsigned parity;
+  bool polls, denied;      // it tests only; it is told that the phase is not complete
+  int vain;                // how often it was told so while nothing else moved
 };
 
 struct Copy {  // on its way to shared memory
@@ -34,6 +40,7 @@ inline unsigned groups[1024];           // that a thread has committed
 struct Product {
   void (*run)(void *);
   unsigned group;
+  std::shared_ptr<const Knowledge> known;  // what the thread knew when it was begun
   alignas(16) char data[128];
 };
 inline std::vector<Product> products[1024];  // that a thread has not waited for
@@ -42,7 +49,6 @@ inline char *stacks;
 inline jmp_buf scheduler;
 inline void (*entry)(void **);
 inline void **arguments;
-inline unsigned threads;  // in a block
 inline const uint64_t UNDEFINED = ~(uint64_t)0;
 
 inline Dim unrank(unsigned rank, const Dim &d) {
@@ -123,7 +129,20 @@ inline void together(const Fiber *lanes, unsigned exist) {
   void *handed[32];
   for (unsigned lane = 0; lane < 32; ++lane) handed[lane] = (void *)lanes[lane].value;
   if (lanes->op == MMA) multiply((EmuMmaLane *const *)handed);
+  else if (lanes->op == STORE) store_matrices((EmuLoadLane *const *)handed);
   else load_matrices((EmuLoadLane *const *)handed);
+}
+
+inline void learn_in_warp(unsigned warp, unsigned mask) {
+  static Knowledge all;
+  bool first = true;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if (!(mask >> lane & 1)) continue;
+    if (first) all = told(warp * 32 + lane), first = false;
+    else all.learn(told(warp * 32 + lane));
+  }
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (mask >> lane & 1) learn(warp * 32 + lane, all);
 }
 
 // Let the lanes of the running thread's mask go on when all of them have come.
@@ -134,7 +153,7 @@ inline void meet(unsigned warp) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!((me.mask & exist) >> lane & 1)) continue;
     const Fiber &f = lanes[lane];
-    if (f.state == READY || f.state == AT_BARRIER) return;  // not yet; a block in which nothing moves is reported
+    if (f.state != AT_WARP && f.state != DONE) return;  // not yet; a block in which nothing moves is reported
     if (f.state == DONE || f.mask != me.mask || f.op != me.op || f.line != me.line) {
       const char *text = f.state == DONE ? "waits in a warp operation for thread %s, which has ended"
                                          : "meets thread %s in a warp operation of another mask or at another line";
@@ -143,19 +162,25 @@ inline void meet(unsigned warp) {
     }
     votes |= (f.value & 1) << lane;
   }
-  if (me.op == MMA || me.op == LOAD) together(lanes, exist);
+  if (me.op == MMA || me.op == LOAD || me.op == STORE) together(lanes, exist);
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!((me.mask & exist) >> lane & 1)) continue;
     lanes[lane].result = me.op == BALLOT ? votes : shuffled(lanes, lane, exist);
   }
   if (me.op == SYNC && (lanes_alive(warp) & ~me.mask) == 0) ++warp_time[warp];
+  if (me.op == SYNC && in_parts) learn_in_warp(warp, me.mask & exist);
   for (unsigned lane = 0; lane < 32; ++lane)
     if ((me.mask & exist) >> lane & 1) lanes[lane].state = READY;
 }
 
 // ---------------------------------------------------------------- blocks
 
+bool deliver();          // barriers.h
+void report_deadlock();
+void end_copies();       // copy_engine.h
+
 [[noreturn]] inline void nothing_moves() {
+  report_deadlock();
   const Fiber *waiting = nullptr, *other = nullptr;
   for (unsigned t = 0; t < threads; ++t)
     if (fibers[t].state != DONE && (waiting == nullptr || fibers[t].state == AT_BARRIER)) waiting = &fibers[t];
@@ -182,22 +207,28 @@ inline bool next_epoch() {
   }
   if (done == threads) return false;
   if (same != threads) nothing_moves();
-  ++now;
+  if (in_parts) learn_all();
+  epoch = ++now;
   memset(warp_time, 0, sizeof warp_time);
   for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
   return true;
 }
 
 inline void run_block() {
-  block_start = ++now;
+  epoch = block_start = ++now, in_parts = false;
   memset(warp_time, 0, sizeof warp_time);
   for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
-  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY, copies[t].clear(), groups[t] = 0, products[t].clear(), product_groups[t] = 0;
+  for (unsigned t = 0; t < threads; ++t) {
+    fibers[t].state = READY, fibers[t].asked = nullptr, fibers[t].vain = 0;
+    copies[t].clear(), groups[t] = 0, products[t].clear(), product_groups[t] = 0;
+  }
   do {
     for (bool moved = true; moved;) {
       moved = false;
       for (unsigned t = 0; t < threads; ++t)
         if (fibers[t].state == READY) run_until_it_waits(t), moved = true;
+      if (!moved) moved = deliver();
     }
   } while (next_epoch());
+  end_copies();
 }

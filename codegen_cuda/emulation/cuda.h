@@ -16,6 +16,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __restrict__
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ __attribute__((aligned(65536))) thread_local
@@ -40,7 +41,7 @@ void emu_copy_commit();
 void emu_copy_wait(unsigned groups, int checked);
 void emu_product_begin(void (*run)(void *), const void *data, size_t bytes);
 void emu_product_commit();
-void emu_product_wait(unsigned groups);
+void emu_product_wait(unsigned groups, int line);
 uintptr_t emu_shared_start();
 }
 
@@ -90,6 +91,7 @@ template <class T> inline T emu_shuffle(int op, int line, unsigned mask, T value
 #else
 #define EMU_CHECKED 0
 #endif
+extern "C" __attribute__((weak, used)) const int emu_checked = EMU_CHECKED;
 template <int bytes> __forceinline__ void copy_async(void *to, const void *from, bool real = true) {
   emu_copy_async(to, from, bytes, real ? bytes : 0, EMU_CHECKED);
 }
@@ -127,6 +129,12 @@ template <class P> __forceinline__ EmuRow emu_row(P place, int count) {
   if ((int)(emu_lane_number()) >= 8 * count) return EmuRow();
   return *(const EmuRow *)emu_shared(place);
 }
+template <class P> __forceinline__ void emu_put_row(P place, int count, const EmuRow &row) {
+  if ((int)(emu_lane_number()) < 8 * count) *(EmuRow *)emu_shared(place) = row;
+}
+inline int emu_warp_of_group() {
+  return (int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32 % 4);
+}
 // What this lane has in a register of fragment B: four bytes of a column of a tile in shared memory, whose columns are
 // rows of 128 bytes as a descriptor says: swizzled, by the address, 8 of them `stride` bytes after the last 8.
 inline uint32_t emu_tile_word(uint64_t descriptor, int tile, int word) {
@@ -137,18 +145,22 @@ inline uint32_t emu_tile_word(uint64_t descriptor, int tile, int word) {
   return *(const uint32_t *)emu_shared(place ^ (place >> 3 & 0x70));
 }
 
-// The same of fragment A from a tile whose rows of 128 bytes are terms: two halves, of one of the rows `eight` * 8 ... of A.
+// The same from a tile whose rows of 128 bytes are terms: two halves, of one of the rows `eight` * 8 ... of A, or columns
+// of B, of which 64 lie in such rows, the next 64 as much further as the descriptor says.
 inline uint32_t emu_turned_word(uint64_t descriptor, int eight, int word) {
   if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0) __builtin_trap();
   const unsigned lane = emu_lane_number(), stride = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
+  const unsigned next = (unsigned)(descriptor >> 16 & 0x3fff) << 4;
   uint32_t both = 0;
   for (unsigned half = 0; half < 2; ++half) {
     unsigned place = ((unsigned)descriptor & 0x3fff) << 4;
-    place += word * stride + (lane % 4 * 2 + half) * 128 + (eight * 8 + lane / 4) * 2;
+    place += eight / 8 * next + word * stride + (lane % 4 * 2 + half) * 128 + (eight % 8 * 8 + lane / 4) * 2;
     both |= (uint32_t)*(const uint16_t *)emu_shared(place ^ (place >> 3 & 0x70)) << 16 * half;
   }
   return both;
 }
+
+#include "hopper_ptx.h"
 
 // ---------------------------------------------------------------- vector types
 

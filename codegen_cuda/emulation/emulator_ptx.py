@@ -26,10 +26,11 @@ def emulated(source: str) -> str:
 
 def _statement(statement: Assembly, source: str) -> str:
     lines = source.count("\n", statement.start, statement.end)
-    return f"do {{ {' '.join(map(_call, statement.instructions))} }} while (0)" + "\n" * lines
+    return f"do {{ {' '.join(map(call, statement.instructions))} }} while (0)" + "\n" * lines
 
 
-def _call(x: Instruction) -> str:
+def call(x: Instruction) -> str:
+    """An instruction as C++."""
     match x.name, x.operands:
         case name, (Address(to), Address(source), str(size), *rest) if _COPY.fullmatch(name) and len(rest) < 2:
             return f"emu_copy({to}, {source}, {size}, {_text(rest[0]) if rest else size});"

@@ -20,7 +20,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "block.h"
+#include "copy_engine.h"
 
 // ---------------------------------------------------------------- what kernels call
 
@@ -49,7 +49,6 @@ uint64_t emu_warp(int op, int line, unsigned mask, uint64_t value, int operand, 
   return f.result;
 }
 
-#define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
 void emu_atomic(void *p, size_t bytes) { access((uintptr_t)p, bytes, true, ATOMIC, CALLER); }
 
 void emu_together(int op, int line, void *lane) { emu_warp(op, line, 0xffffffffu, (uint64_t)lane, 0, 32); }
@@ -79,21 +78,36 @@ void emu_copy_wait(unsigned left, int checked) {  // for all groups but the last
 }
 
 void emu_product_begin(void (*run)(void *), const void *data, size_t bytes) {
-  Product product{run, product_groups[here.thread], {}};
+  std::vector<Product> &mine = products[here.thread];
+  static unsigned known[1024];  // the version of what the last product knew
+  Product product{run, product_groups[here.thread], nullptr, {}};
+  if (in_parts) {
+    const bool same = !mine.empty() && known[here.thread] == versions[here.thread];
+    product.known = same ? mine.back().known : std::make_shared<const Knowledge>(knowledge[here.thread]);
+    known[here.thread] = versions[here.thread];
+  }
   memcpy(product.data, data, bytes);
-  products[here.thread].push_back(product);
+  mine.push_back(product);
 }
 
 void emu_product_commit() { ++product_groups[here.thread]; }
 
-void emu_product_wait(unsigned left) {  // tensor cores read shared memory as late as they may
+// Tensor cores read shared memory as late as they may, for all warps of a group before one of them goes on.
+void emu_product_wait(unsigned left, int line) {
   std::vector<Product> &mine = products[here.thread];
+  if (mine.empty() || mine[0].group + left >= product_groups[here.thread]) return;
+  const unsigned me = here.thread;
   size_t count = 0;
+  meet_group(line);
   for (; count < mine.size() && mine[count].group + left < product_groups[here.thread]; ++count) {
     Product product = mine[count];  // on the stack of the thread, whose own accesses are not watched
+    judged[me] = product.known.get();
     product.run(product.data);
+    judged[me] = nullptr;
   }
   mine.erase(mine.begin(), mine.begin() + count);
+  meet_group(line);
+  if (in_parts) knowledge[me].plain[1024 + me / GROUP_THREADS] = ++now, ++versions[me];
 }
 
 void __tsan_init() {}
@@ -169,7 +183,8 @@ struct Launch {
 };
 
 static void *library;
-static std::vector<uint64_t> values;
+struct alignas(64) Value { unsigned char bytes[MAP_BYTES]; };
+static std::vector<Value> values;
 static std::vector<Launch> launches;
 
 static int find_module(dl_phdr_info *info, size_t, void *symbol) {
@@ -199,7 +214,7 @@ static void read_buffer(std::istringstream &line) {
   if (file < 0 || p == MAP_FAILED) refuse("the memory of %s cannot be mapped: %s", name.c_str(), strerror(errno));
   close(file);
   const int shift = log2_of(granule);
-  buffers.push_back({name, start, bytes, shift, 16, false, ready, new_cells(bytes, shift)});
+  buffers.push_back({name, start, bytes, shift, 16, false, ready, new_cells(bytes, shift), nullptr});
 }
 
 static void read_job(const char *path) {
@@ -220,8 +235,10 @@ static void read_job(const char *path) {
     } else if (word == "buffer") {
       read_buffer(line);
     } else if (word == "value") {
-      uint64_t v;
-      line >> std::hex >> v;
+      Value v{};
+      line >> word;  // its digits, highest first
+      for (size_t i = 0; i < word.size() && i < 2 * MAP_BYTES; ++i)
+        v.bytes[i / 2] |= (unsigned char)(std::stoi(word.substr(word.size() - 1 - i, 1), nullptr, 16) << 4 * (i % 2));
       values.push_back(v);
     } else if (word == "launch") {
       Launch l;
@@ -240,12 +257,13 @@ static void place_shared_arrays() {
   for (Region &r : shared_arrays) {
     r.start += base;
     r.cells = new_cells(r.bytes, r.shift);
+    r.reads = shadow<LastRead>(r.bytes, r.shift, READERS);
     shared_start = std::min(shared_start, r.start);
     shared_end = std::max(shared_end, r.start + std::max<size_t>(r.bytes, 65536));
   }
 }
 
-static std::vector<void *> bind_arguments(const Launch &l, std::vector<uint64_t> &storage) {
+static std::vector<void *> bind_arguments(const Launch &l, std::vector<Value> &storage) {
   const char *name = l.kernel.c_str();
   const auto codes_of = (const int *(*)())dlsym(library, ("emu_parameters_" + l.kernel).c_str());
   const int *codes = codes_of();
@@ -259,15 +277,17 @@ static std::vector<void *> bind_arguments(const Launch &l, std::vector<uint64_t>
     if (buffer && codes[i + 1] % (1 << buffers[k].shift))
       refuse("argument %zu of kernel %s points to elements of %d bytes, got an array of elements of %d", i, name,
              codes[i + 1], 1 << buffers[k].shift);
-    storage.push_back(buffer ? buffers[k].start : values[k]);
+    storage.push_back(buffer ? Value{} : values[k]);
+    if (buffer) memcpy(&storage.back(), &buffers[k].start, sizeof buffers[k].start);
+    if (codes[i + 1] == -(int)MAP_BYTES) check_map(*(const TensorMap *)&values[k], i);
   }
   std::vector<void *> pointers;
-  for (uint64_t &s : storage) pointers.push_back(&s);
+  for (Value &s : storage) pointers.push_back(&s);
   return pointers;
 }
 
 static void run_launch(const Launch &l) {
-  std::vector<uint64_t> storage;
+  std::vector<Value> storage;
   std::vector<void *> pointers = bind_arguments(l, storage);
   entry = (void (*)(void **))dlsym(library, ("emu_enter_" + l.kernel).c_str());
   arguments = pointers.data();
@@ -285,6 +305,7 @@ static void run_launch(const Launch &l) {
 int main(int, char **argv) {
   read_job(argv[1]);
   if (library == nullptr) refuse("the job names no library");
+  watched = *(const int *)dlsym(library, "emu_checked") != 0;
   dl_iterate_phdr(find_module, dlsym(library, ("emu_enter_" + launches.at(0).kernel).c_str()));
   place_shared_arrays();
   reserve_stacks();

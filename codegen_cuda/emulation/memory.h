@@ -7,9 +7,7 @@
 #pragma once
 #include <sys/mman.h>
 
-#include <cstring>
-
-#include "findings.h"
+#include "order.h"
 
 struct Cell {
   uint32_t write_time, read_time;
@@ -17,9 +15,6 @@ struct Cell {
   uint16_t write_warp_time, read_warp_time;
   uint32_t write_pc, read_pc;
 };
-
-// ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, and
-enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK = 2001, ATOMIC = 2002, IN_FLIGHT = 2003 };
 
 struct Region {
   std::string name;
@@ -29,6 +24,7 @@ struct Region {
   size_t alignment;  // what the declaration promises; vector accesses beyond it are misaligned
   bool shared, ready;  // `ready`: holds values before the first write
   Cell *cells;
+  LastRead *reads;   // of shared memory: READERS of each cell
 };
 
 inline const uintptr_t SLOTS = 0x100000000000;
@@ -39,16 +35,15 @@ inline std::vector<Region> buffers, shared_arrays;
 inline uintptr_t shared_start, shared_end;
 inline uintptr_t stack_start;
 inline const size_t STACK_BYTES = 1 << 17;
-inline uint32_t now, launch_start, block_start;  // times
-inline uint16_t warp_time[32];
 inline uint64_t accesses;
 
-inline Cell *new_cells(size_t bytes, int shift) {
-  const size_t size = ((bytes >> shift) + 1) * sizeof(Cell);
+template <class T> inline T *shadow(size_t bytes, int shift, size_t each = 1) {
+  const size_t size = ((bytes >> shift) + 1) * each * sizeof(T);
   void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) refuse("no memory for the shadow of %zu bytes", bytes);
-  return (Cell *)p;
+  return (T *)p;
 }
+inline Cell *new_cells(size_t bytes, int shift) { return shadow<Cell>(bytes, shift); }
 
 inline Region *region_of(uintptr_t a) {
   if (a - shared_start < shared_end - shared_start) {
@@ -59,21 +54,14 @@ inline Region *region_of(uintptr_t a) {
   return slot < buffers.size() ? &buffers[slot] : nullptr;
 }
 
-inline uint16_t warp_of(uint16_t id) {
-  return id < 1024 ? id >> 5 : id < 1056 ? id - 1024 : 0xffff;
-}
-
-// Whether an access of `id` at its warp's time `then`, in this epoch, is ordered before one of thread `t`.
-inline bool ordered(uint16_t id, uint16_t then, uint16_t t) {
-  return id == t || (warp_of(id) == t >> 5 && then != warp_time[t >> 5]);
-}
-
 inline std::string accessor(const Cell &c, bool write) {
   const uint32_t time = write ? c.write_time : c.read_time;
   const uint16_t id = write ? c.writer : c.reader;
   if (time < block_start || id == OTHER_BLOCK) return "another block";
   if (id == ATOMIC) return "an atomic of another thread";
   if (write && id == IN_FLIGHT) return "an asynchronous copy";
+  if (id == TENSOR_CORES) return "tensor cores";
+  if (id >= COPIED) return "the copy engine";
   return id < 1024 ? "thread " + name_of(id) : "other threads";
 }
 
@@ -85,7 +73,7 @@ inline void race(const Region &r, size_t at, const Cell &c, bool write, bool pas
 
 inline void note_read(const Region &r, Cell &c, uint16_t t, uintptr_t pc) {
   const uint16_t warp = warp_time[t >> 5];
-  if (c.read_time == now) {
+  if (c.read_time >= epoch) {
     if (c.reader == OTHER_BLOCK || c.reader == SEVERAL || (c.reader == t && c.read_warp_time == warp)) return;
     if (warp_of(c.reader) != t >> 5) c.reader = SEVERAL;
     else c.reader = c.read_warp_time == warp ? 1024 + (t >> 5) : t;
@@ -96,30 +84,61 @@ inline void note_read(const Region &r, Cell &c, uint16_t t, uintptr_t pc) {
   c.read_time = now, c.read_warp_time = warp, c.read_pc = (uint32_t)offset_of(pc);
 }
 
-inline void read_cell(const Region &r, Cell &c, size_t at, uint16_t t, uintptr_t pc) {
+// Whether what a thread has written is there for tensor cores and the copy engine.
+inline void judge_fence(const Region &r, const Cell &c, size_t at, const Knowledge &of, const char *verb, uintptr_t pc) {
+  if (c.writer < 1024 && c.write_time >= block_start && c.write_time >= of.fenced[c.writer])
+    report("race", pc, c.write_pc, 0, "lets tensor cores or the copy engine %s byte %zu of %s, which %s wrote "
+           "without fence.proxy.async between", verb, at, r.name.c_str(), accessor(c, true).c_str());
+}
+
+// Whether what thread t reads, by tensor cores or the copy engine where `judged`, is there for it.
+inline void judge_read(const Region &r, const Cell &c, size_t at, uint16_t t, uintptr_t pc) {
   const uint32_t first = r.shared ? block_start : launch_start;
   if (c.write_time >= first) {
     if (c.writer == IN_FLIGHT)
       report("uninitialised", pc, c.write_pc, 0, "reads byte %zu of %s, whose asynchronous copy was not waited for", at,
              r.name.c_str());
-    else if (c.write_time < block_start || (c.write_time == now && !ordered(c.writer, c.write_warp_time, t)))
+    else if (c.write_time < block_start || !ordered(c.writer, c.write_time, c.write_warp_time, t))
       race(r, at, c, false, true, pc);
+    else if (judged[t] && r.shared)
+      judge_fence(r, c, at, *judged[t], "read", pc);
   } else if (!r.ready && (r.shared || c.write_time == 0)) {
     report("uninitialised", pc, 0, 0, "reads byte %zu of %s, which nothing has written", at, r.name.c_str());
   }
-  note_read(r, c, t, pc);
 }
 
-inline void write_cell(const Region &r, Cell &c, size_t at, uint16_t t, uint16_t writer, uintptr_t pc) {
+inline void read_cell(const Region &r, size_t i, uint16_t t, uintptr_t pc) {
+  Cell &c = r.cells[i];
+  judge_read(r, c, i << r.shift, t, pc);
+  if (in_parts && r.shared) {
+    note(r.reads + i * READERS, t);
+    c.reader = t, c.read_pc = (uint32_t)offset_of(pc);
+  } else {
+    note_read(r, c, t, pc);
+  }
+}
+
+// Whether all reads of a cell are ordered before a write by thread t; `reader` becomes one that is not.
+inline bool all_read(const Region &r, Cell &c, size_t i, uint16_t t) {
+  const uint32_t first = r.shared ? block_start : launch_start;
+  if (in_parts && r.shared) {
+    const uint16_t reader = unknown_reader(r.reads + i * READERS, t);
+    if (reader != 0xffff) c.reader = reader, c.read_time = now;
+    if (reader != 0xffff) return false;
+  }
+  return c.read_time < first || (c.read_time >= block_start && c.reader != OTHER_BLOCK &&
+                                 ordered(c.reader, c.read_time, c.read_warp_time, t));
+}
+
+inline void write_cell(const Region &r, size_t i, uint16_t t, uint16_t writer, uintptr_t pc) {
+  Cell &c = r.cells[i];
   const uint32_t first = r.shared ? block_start : launch_start;
   const bool atomics = writer == ATOMIC && c.writer == ATOMIC;
   if (c.write_time >= first && !atomics &&
-      (c.write_time < block_start || c.writer == IN_FLIGHT ||
-       (c.write_time == now && !ordered(c.writer, c.write_warp_time, t))))
-    race(r, at, c, true, true, pc);
-  else if (c.read_time >= first && (c.read_time < block_start || c.reader == OTHER_BLOCK ||
-                                    (c.read_time == now && !ordered(c.reader, c.read_warp_time, t))))
-    race(r, at, c, true, false, pc);
+      (c.write_time < block_start || c.writer == IN_FLIGHT || !ordered(c.writer, c.write_time, c.write_warp_time, t)))
+    race(r, i << r.shift, c, true, true, pc);
+  else if (!all_read(r, c, i, t))
+    race(r, i << r.shift, c, true, false, pc);
   c.write_time = now, c.writer = writer, c.write_warp_time = warp_time[t >> 5], c.write_pc = (uint32_t)offset_of(pc);
 }
 
@@ -154,8 +173,8 @@ inline void access(uintptr_t a, size_t size, bool write, uint16_t as, uintptr_t 
   if ((a & (size - 1) & 15) || (r->shared && size > r->alignment)) misaligned(a, size, pc, 0);
   const uint16_t t = (uint16_t)here.thread;
   for (size_t i = at >> r->shift; i <= (at + size - 1) >> r->shift; ++i) {
-    if (write) write_cell(*r, r->cells[i], i << r->shift, t, as ? as : t, pc);
-    else read_cell(*r, r->cells[i], i << r->shift, t, pc);
+    if (write) write_cell(*r, i, t, as ? as : t, pc);
+    else read_cell(*r, i, t, pc);
   }
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-enum EmuTogether { EMU_MMA = 16, EMU_LOAD };  // next to the warp operations
+enum EmuTogether { EMU_MMA = 16, EMU_LOAD, EMU_STORE };  // next to the warp operations
 enum EmuDtype { EMU_FLOAT16, EMU_BFLOAT16, EMU_FLOAT32, EMU_INT8, EMU_INT32 };
 
 struct EmuElement { EmuDtype dtype; int bytes, hidden; };  // `hidden` low bits are not read

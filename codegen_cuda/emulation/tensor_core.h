@@ -1,4 +1,4 @@
-// What a warp's lanes get from `mma.sync` and `ldmatrix`, by the maps of the table.
+// What a warp's lanes get from `mma.sync`, `ldmatrix` and `stmatrix`, by the maps of the table.
 #pragma once
 #include <cstring>
 
@@ -65,5 +65,15 @@ inline void load_matrices(EmuLoadLane *const *lanes) {
     for (int v = 0; v < op.fragment.values; ++v) {
       const At at = place_of(op.fragment, lane, v);
       memcpy((char *)lanes[lane]->d + 2 * v, (const char *)&lanes[at.row]->row + 2 * at.column, 2);
+    }
+}
+
+// `stmatrix`: each lane gets the row that it has given the place of.
+inline void store_matrices(EmuLoadLane *const *lanes) {
+  const EmuLoad &op = *lanes[0]->op;
+  for (int lane = 0; lane < 32; ++lane)
+    for (int v = 0; v < op.fragment.values; ++v) {
+      const At at = place_of(op.fragment, lane, v);
+      memcpy((char *)&lanes[at.row]->row + 2 * at.column, (const char *)lanes[lane]->d + 2 * v, 2);
     }
 }

@@ -1,0 +1,228 @@
+// The copy engine of Hopper: boxes of tensors to shared memory and back, by maps that the host of a test makes.
+//
+// It is as late as it may be.  What it loads arrives when a thread waits for nothing else; until then its place is full
+// of NaN, and reading it is reported.  What it stores is read when its thread waits for that.
+#pragma once
+#include <memory>
+
+#include "barriers.h"
+
+struct TensorMap {  // as benchmarks/emulated_maps.py writes it, in place of a CUtensorMap
+  uint32_t magic, buffer;
+  uint64_t offset;
+  uint8_t bytes, rank, swizzle, fill;
+  uint32_t extent[5];
+  uint64_t stride[4];  // in bytes, of all axes but the innermost one
+  uint16_t box[5];
+  uint8_t step[5];
+};
+inline const uint32_t MAGIC = 0x50414d54;
+inline const size_t MAP_BYTES = 128;
+
+inline unsigned span_of(const TensorMap &m) { return m.swizzle ? 16u << m.swizzle : 0; }
+inline unsigned count_of(const TensorMap &m, int axis) {
+  return axis >= m.rank ? 1 : axis == 0 ? m.box[0] : (m.box[axis] + m.step[axis] - 1) / m.step[axis];
+}
+
+// What cuTensorMapEncodeTiled would refuse.
+inline void check_map(const TensorMap &m, size_t argument) {
+  const auto law = [argument](bool holds, const char *text) { if (!holds) refuse("argument %zu, a tensor map: %s", argument, text); };
+  law(m.magic == MAGIC, "it was not made for the emulator");
+  law(m.buffer < buffers.size(), "its array is none of the arguments");
+  law(m.rank >= 1 && m.rank <= 5, "its rank must be 1 to 5");
+  law(m.offset % 16 == 0, "its address must be a multiple of 16");
+  law(m.swizzle <= 3 && m.fill == 0, "it must be swizzled over 0, 32, 64 or 128 bytes, and filled with zeros");
+  const size_t row = (size_t)m.box[0] * m.bytes;
+  law(row % 16 == 0, "the rows of a box must be multiples of 16 bytes");
+  law(!m.swizzle || row <= span_of(m), "the rows of a box must not be longer than its swizzle");
+  law(!m.swizzle || row == span_of(m), "the emulator knows swizzled boxes only whose rows are as long as the swizzle");
+  size_t end = m.offset + (size_t)m.extent[0] * m.bytes;
+  for (int k = 0; k < m.rank; ++k) {
+    law(m.extent[k] >= 1, "extents must be 1 or more");
+    law(m.box[k] >= 1 && m.box[k] <= 256, "a box must have 1 to 256 elements along each axis");
+    law(m.step[k] >= 1 && m.step[k] <= 8, "strides between elements must be 1 to 8");
+    if (k == 0) continue;
+    law(m.stride[k - 1] % 16 == 0 && m.stride[k - 1] < (uint64_t)1 << 40, "strides must be multiples of 16 bytes below 2^40");
+    end += (m.extent[k] - 1) * m.stride[k - 1];
+  }
+  law(end <= buffers[m.buffer].bytes, "it must not reach beyond its array");
+}
+
+// A part of a copy: so many bytes in a row of both memories; `from` or `to` is 0 outside of the tensor.
+struct Piece { uintptr_t global, shared; size_t bytes; };
+
+struct Transfer {
+  std::vector<Piece> pieces;  // in memory of the device
+  uintptr_t shared;
+  size_t bytes;
+  unsigned thread;
+  uintptr_t pc;
+  uint32_t time;   // of a store: when it was asked for
+  unsigned group;  // of a store
+  bool read;
+  std::vector<char> data;
+};
+
+inline std::vector<std::shared_ptr<Transfer>> stores[1024];  // that a thread has not waited for
+inline unsigned store_groups[1024];                          // that a thread has committed
+
+inline uintptr_t swizzled(uintptr_t a, unsigned swizzle) {
+  const uintptr_t place = a - shared_start, bits = place >> 7 & ((1u << swizzle) - 1);
+  return shared_start + (place ^ bits << 4);
+}
+
+inline std::vector<Piece> pieces_of(const TensorMap &m, const int *at, uintptr_t shared) {
+  std::vector<Piece> pieces;
+  const uintptr_t start = buffers[m.buffer].start + m.offset;
+  const int64_t first = std::max(at[0], 0), last = std::min<int64_t>((int64_t)at[0] + m.box[0], m.extent[0]);
+  unsigned rows = 1;
+  for (int k = 1; k < m.rank; ++k) rows *= count_of(m, k);
+  for (unsigned row = 0; row < rows; ++row) {
+    bool inside = first < last;
+    uintptr_t global = start;
+    unsigned rest = row;
+    for (int k = 1; k < m.rank; ++k) {
+      const int64_t x = (int64_t)at[k] + (int64_t)(rest % count_of(m, k)) * m.step[k];
+      rest /= count_of(m, k);
+      inside &= x >= 0 && x < m.extent[k];
+      global += (uintptr_t)(x * (int64_t)m.stride[k - 1]);
+    }
+    if (!inside) continue;
+    const uintptr_t place = shared + ((size_t)row * m.box[0]) * m.bytes;
+    for (int64_t x = first * m.bytes; x < last * m.bytes;) {  // cut at multiples of 16 bytes of the box
+      const int64_t in_box = x - (int64_t)at[0] * m.bytes, size = std::min<int64_t>(16 - in_box % 16, last * m.bytes - x);
+      pieces.push_back({global + (uintptr_t)x, swizzled(place + (uintptr_t)in_box, m.swizzle), (size_t)size});
+      x += size;
+    }
+  }
+  return pieces;
+}
+
+inline const TensorMap &map_at(const void *map, int rank, int line) {
+  const TensorMap &m = *(const TensorMap *)map;
+  if (m.magic != MAGIC) wrong("copy", line, "copies by a tensor map that is none");
+  if (m.rank != rank) wrong("copy", line, "copies a box of rank %d by a map of rank %d", rank, m.rank);
+  return m;
+}
+
+inline size_t box_bytes(const TensorMap &m) {
+  size_t bytes = m.bytes;
+  for (int k = 0; k < m.rank; ++k) bytes *= count_of(m, k);
+  return bytes;
+}
+
+inline void load(int line, Transfer job, void *at, unsigned alignment) {
+  Mbarrier &b = mbarrier(at, line);
+  if (!b.fenced)
+    wrong("barrier", line, "gives the copy engine the barrier at %s without fence.mbarrier_init behind its initialisation",
+          place_name(b.at).c_str());
+  Region &r = shared_place(job.shared, job.bytes, alignment, line);
+  const size_t first = (job.shared - r.start) >> r.shift, end = (job.shared - r.start + job.bytes) >> r.shift;
+  for (size_t i = first; watched && i < end; ++i) {
+    judge_fence(r, r.cells[i], i << r.shift, knowledge[job.thread], "overwrite", job.pc);
+    write_cell(r, i, (uint16_t)job.thread, IN_FLIGHT, job.pc);
+  }
+  memset((void *)job.shared, 0xff, job.bytes);
+  b.on_the_way += job.bytes;
+  const unsigned slot = b.slot;
+  b.copies.push_back([job, slot, first, end, &r] {
+    memset((void *)job.shared, 0, job.bytes);
+    for (const Piece &p : job.pieces) {
+      touch(p.global, p.bytes, false, job.thread, job.pc);
+      memcpy((void *)p.shared, (const void *)p.global, p.bytes);
+    }
+    for (size_t i = first; i < end; ++i) r.cells[i].write_time = now, r.cells[i].writer = (uint16_t)(COPIED + slot);
+  });
+}
+
+inline void store(int line, Transfer job, unsigned alignment) {
+  Region &r = shared_place(job.shared, job.bytes, alignment, line);
+  const unsigned t = job.thread;
+  meet_in_parts();
+  judged[t] = &knowledge[t];
+  for (size_t i = (job.shared - r.start) >> r.shift; watched && i < (job.shared - r.start + job.bytes) >> r.shift; ++i)
+    judge_read(r, r.cells[i], i << r.shift, (uint16_t)t, job.pc);
+  judged[t] = nullptr;
+  job.time = ++now, job.group = store_groups[t];
+  stores[t].push_back(std::make_shared<Transfer>(job));
+}
+
+inline void read_store(Transfer &s) {
+  if (s.read) return;
+  s.read = true;
+  Region &r = *region_of(s.shared);
+  for (size_t i = (s.shared - r.start) >> r.shift; watched && i < (s.shared - r.start + s.bytes) >> r.shift; ++i) {
+    const Cell &c = r.cells[i];
+    if (c.write_time >= s.time)
+      report("race", c.write_pc + module_base, offset_of(s.pc), 0, "has byte %zu of %s stored by the copy engine, and %s writes it "
+             "before wait_group.read", i << r.shift, r.name.c_str(), accessor(c, true).c_str());
+    note(r.reads + i * READERS, s.thread);
+  }
+  for (const Piece &p : s.pieces) s.data.insert(s.data.end(), (char *)p.shared, (char *)p.shared + p.bytes);
+}
+
+inline void write_store(const Transfer &s) {
+  const char *data = s.data.data();
+  for (const Piece &p : s.pieces) {
+    touch(p.global, p.bytes, true, s.thread, s.pc);
+    memcpy((void *)p.global, data, p.bytes);
+    data += p.bytes;
+  }
+}
+
+inline void wait_for_stores(unsigned t, unsigned left, bool read_only) {
+  auto &mine = stores[t];
+  auto s = mine.begin();
+  for (; s != mine.end() && (*s)->group + left < store_groups[t]; ++s) {
+    read_store(**s);
+    if (!read_only) write_store(**s);
+  }
+  if (!read_only) mine.erase(mine.begin(), s);
+}
+
+// What must not be left over when a block ends.
+inline void end_copies() {
+  for (unsigned t = 0; t < threads; ++t) {
+    here.thread = t, here.at_thread = unrank(t, here.block);
+    for (auto &s : stores[t]) {
+      if (!s->read)
+        report("copy", s->pc, 0, 0, "ends while the copy engine has not read what it stores of %s: wait_group.read is missing",
+               place_name(s->shared).c_str());
+      read_store(*s), write_store(*s);
+    }
+    stores[t].clear(), store_groups[t] = 0;
+  }
+  for (const Mbarrier &b : mbarriers)
+    if (b.on_the_way)
+      report("copy", 0, 0, 0, "ends while %zu bytes are on their way, for which nobody waited at the barrier at %s", b.on_the_way,
+             place_name(b.at).c_str());
+  forget_barriers();
+}
+
+// Copies without a map, of rows whose addresses and sizes are multiples of 16.
+inline Transfer row_of(uintptr_t global, uintptr_t shared, unsigned bytes, uintptr_t pc, int line) {
+  if (global % 16 || bytes % 16) wrong("misaligned", line, "copies %u bytes at %s: both must be multiples of 16", bytes, place_name(global).c_str());
+  const Region *r = region_of(global);
+  if (r == nullptr || r->shared || global - r->start > r->bytes || bytes > r->bytes - (global - r->start))
+    wrong("out of bounds", line, "copies %u bytes at %s", bytes, place_name(global).c_str());
+  return {{{global, shared, bytes}}, shared, bytes, here.thread, pc, 0, 0, false, {}};
+}
+
+extern "C" {
+void emu_box_load(int line, const void *map, const int *at, int rank, void *to, void *barrier) {
+  const TensorMap &m = map_at(map, rank, line);
+  load(line, {pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), here.thread, CALLER, 0, 0, false, {}}, barrier, 128);
+}
+void emu_box_store(int line, const void *map, const int *at, int rank, void *from) {
+  const TensorMap &m = map_at(map, rank, line);
+  store(line, {pieces_of(m, at, (uintptr_t)from), (uintptr_t)from, box_bytes(m), here.thread, CALLER, 0, 0, false, {}}, 128);
+}
+void emu_row_load(int line, void *to, const void *from, unsigned bytes, void *barrier) {
+  load(line, row_of((uintptr_t)from, (uintptr_t)to, bytes, CALLER, line), barrier, 16);
+}
+void emu_row_store(int line, void *to, const void *from, unsigned bytes) {
+  store(line, row_of((uintptr_t)to, (uintptr_t)from, bytes, CALLER, line), 16);
+}
+void emu_stores_commit() { ++store_groups[here.thread]; }
+void emu_stores_wait(unsigned left, int read_only) { wait_for_stores(here.thread, left, read_only != 0); }
+}

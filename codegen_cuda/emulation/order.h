@@ -1,0 +1,119 @@
+// What happened before what, in blocks whose threads also meet in parts: at mbarriers, at named barriers, in groups of
+// warps.
+//
+// Time grows with every barrier.  `epoch` began when all threads of the block met last; what was done before it is
+// known to all.  Within an epoch a thread knows what another one did before a time that it was told where they met (a
+// vector clock); the copy engine is told of by barrier, tensor cores by group of warps.  `fenced` is what is known of
+// through a proxy fence: of writes by instructions of threads, the copy engine and tensor cores see no more than that.
+#pragma once
+#include <algorithm>
+#include <cstring>
+
+#include "findings.h"
+
+inline uint32_t now, launch_start, block_start, epoch;  // times
+inline unsigned threads;                                // in a block
+inline uint16_t warp_time[32];
+
+enum { GROUP_THREADS = 128, GROUPS = 8, MOST_BARRIERS = 256, ENGINES = 1024 + GROUPS, AGENTS = ENGINES + MOST_BARRIERS };
+
+// ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, and
+enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK, ATOMIC, IN_FLIGHT, TENSOR_CORES, COPIED = 3000 };  // COPIED + barrier
+
+struct Knowledge {
+  uint32_t plain[AGENTS], fenced[AGENTS];  // the time before which all that an agent did is known
+  void learn(const Knowledge &other) {
+    for (uint32_t *mine : {plain, fenced}) {
+      const uint32_t *its = mine == plain ? other.plain : other.fenced;
+      for (unsigned i = 0; i < threads; ++i) mine[i] = std::max(mine[i], its[i]);
+      for (unsigned i = 1024; i < AGENTS; ++i) mine[i] = std::max(mine[i], its[i]);
+    }
+  }
+};
+
+inline bool in_parts;                    // whether threads of the block have met in parts
+inline Knowledge knowledge[1024];        // of each thread
+inline unsigned versions[1024];          // how often it has learnt
+inline const Knowledge *judged[1024];    // while tensor cores read for a thread: what it knew when the product was begun
+
+inline void meet_in_parts() {
+  if (in_parts) return;
+  in_parts = true, ++now;
+  for (unsigned t = 0; t < threads; ++t) {
+    std::fill_n(knowledge[t].fenced, (unsigned)AGENTS, now);
+    ++versions[t];
+  }
+}
+
+inline const Knowledge &told(unsigned t) {  // what thread t tells: its own deeds until now, too
+  knowledge[t].plain[t] = ++now;
+  return knowledge[t];
+}
+
+inline void learn(unsigned t, const Knowledge &other) {
+  knowledge[t].learn(other);
+  ++versions[t];
+}
+
+inline void fence(unsigned t) {
+  meet_in_parts();
+  memcpy(knowledge[t].fenced, told(t).plain, sizeof knowledge[t].fenced);
+  for (unsigned u = 0; u < threads; ++u) knowledge[t].fenced[u] = std::max(knowledge[t].fenced[u], epoch);
+  ++versions[t];
+}
+
+// All threads have met: each knows of all, and of fences what any of them knew.
+inline void learn_all() {
+  static Knowledge all;
+  all = knowledge[0];
+  for (unsigned t = 1; t < threads; ++t) all.learn(knowledge[t]);
+  for (unsigned t = 0; t < threads; ++t) learn(t, all);
+}
+
+inline uint16_t warp_of(uint16_t id) { return id < 1024 ? id >> 5 : id < 1056 ? id - 1024 : 0xffff; }
+
+inline bool knows(unsigned t, unsigned agent, uint32_t time) {
+  return agent == t || time < (judged[t] ? *judged[t] : knowledge[t]).plain[agent];
+}
+
+// Whether an access of `id` at `time`, its warp's time `then`, is ordered before one of thread `t`.
+inline bool ordered(uint16_t id, uint32_t time, uint16_t then, uint16_t t) {
+  if (time < epoch || id == t || (warp_of(id) == t >> 5 && then != warp_time[t >> 5])) return true;
+  if (!in_parts) return false;
+  return id < 1024 ? knows(t, id, time) : id >= COPIED && knows(t, ENGINES + id - COPIED, time);
+}
+
+// ---------------------------------------------------------------- readers of a place in shared memory
+
+// The last read by threads of a warp, or by the tensor cores of a group; `lane` is 32 where several were not ordered.
+struct LastRead { uint32_t time, lane; };
+enum { READERS = 32 + GROUPS };
+
+inline bool known(const LastRead &read, unsigned reader, unsigned t) {
+  if (read.time < epoch) return true;
+  if (reader >= 32) return knows(t, 1024 + reader - 32, read.time);
+  if (read.lane < 32) return knows(t, reader * 32 + read.lane, read.time);
+  for (unsigned u = reader * 32; u < std::min(threads, reader * 32 + 32); ++u)
+    if (!knows(t, u, read.time)) return false;
+  return true;
+}
+
+inline void note(LastRead *reads, unsigned t) {
+  if (judged[t]) {
+    reads[32 + t / GROUP_THREADS] = {now, 0};
+    return;
+  }
+  LastRead &mine = reads[t >> 5];
+  mine = {now, known(mine, t >> 5, t) ? t & 31 : 32};
+}
+
+// A reader that thread t does not know of: the id of an accessor; 0xffff where there is none.
+inline uint16_t unknown_reader(const LastRead *reads, unsigned t) {
+  for (unsigned reader = 0; reader < READERS; ++reader) {
+    if (reader == (threads + 31) / 32) reader = 32;
+    if (known(reads[reader], reader, t)) continue;
+    if (reader >= 32) return TENSOR_CORES;
+    return reads[reader].lane < 32 ? (uint16_t)(reader * 32 + reads[reader].lane) : (uint16_t)SEVERAL;
+  }
+  return 0xffff;
+}
