@@ -3,7 +3,8 @@
 The very same source is compiled as host C++ and run block by block, the threads of a block as fibers.  Results are
 exact up to the host's arithmetic; accesses out of bounds, races, reads of what nothing wrote, misaligned vectors,
 barriers that only some threads reach and divisions by zero are findings.  Asynchronous copies arrive when their
-thread waits for them, no earlier; so do the copy engine's, by tensor maps (`copy_engine.h`).  A kernel runs in a process of its own.
+thread waits for them, no earlier; so do those of the copy engine (`copy_engine.h`).  A kernel runs in a process of its
+own.
 """
 
 from __future__ import annotations
