@@ -163,14 +163,17 @@ def _check_names(source: str, kernels: Sequence[str]) -> None:
 
 
 def _entries(source: str, kernels: Sequence[str], dynamic_bytes: int) -> str:
-    """What is appended to the source: one entry a kernel, and the memory of all `extern __shared__` arrays."""
+    """What is appended to the source: one entry a kernel, and the memory of all `extern __shared__` arrays.
+
+    It is aligned as they promise, and no more, up to the 1024 bytes that swizzles repeat after.
+    """
     names = sorted(set(re.findall(r"extern\s+__shared__\b[^;]*?(\w+)\s*\[\s*\]\s*;", source)) | {DYNAMIC})
     size = max(dynamic_bytes, 16)
-    asm = ['.section .tbss,\\"awT\\",%nobits', ".balign 65536"]
+    promised = max([16, *[_declared(source).get(name, 16) for name in names]])
+    asm = ['.section .tbss,\\"awT\\",%nobits', ".balign 65536", f".zero {promised % 1024}"]
     asm += [f".globl {name}\\n.type {name},%object\\n.size {name},{size}\\n{name}:" for name in names]
     asm += [f".zero {size}", ".previous"]
-    entries = [f"EMU_KERNEL({name})" for name in kernels]
-    return "\n".join([*entries, '__asm__("' + "\\n".join(asm) + '\\n");', ""])
+    return "\n".join([*[f"EMU_KERNEL({name})" for name in kernels], '__asm__("' + "\\n".join(asm) + '\\n");', ""])
 
 
 def _declared(source: str) -> dict[str, int]:

@@ -261,6 +261,7 @@ static void place_shared_arrays() {
     shared_start = std::min(shared_start, r.start);
     shared_end = std::max(shared_end, r.start + std::max<size_t>(r.bytes, 65536));
   }
+  shared_start &= ~(uintptr_t)65535;
 }
 
 static std::vector<void *> bind_arguments(const Launch &l, std::vector<Value> &storage) {

@@ -61,6 +61,7 @@ FAULTS = {
     "a block that ends too early": (LAST_WAIT, "", "wait_group.read is missing"),
     "registers": ("u32 40", "u32 44", "44 registers a thread"),
     "a tile at 64 bytes": ("full + 1024", "full + 1088", "misaligned"),
+    "memory that is aligned by chance": ("__align__(1024)", "__align__(64)", "misaligned"),
 }  # fmt: skip
 
 
@@ -78,12 +79,19 @@ def test_a_fault_is_reported(name: str) -> None:
         emulated(LAST, 256, 320, 1, _spoilt(old, new))
 
 
+def test_memory_may_be_aligned_by_hand() -> None:
+    text = _spoilt("__align__(1024)", "__align__(16)").replace("full = at(room)", "full = at(room) + 1023 & ~1023u")
+    error, _ = emulated(LAST, 256, 64, 1, f"#undef STAGES\n#define STAGES 3\n{text}")  # one less: room to round up
+    assert error <= HALVES
+
+
 WRONG = {
     "no swizzle where a box is written": ("((unit ^ y % 8) << 4)", "(unit << 4)"),
     "no swizzle where a tile is read": ("1ull << 62", "0ull << 62"),
     "groups of eight rows": ("64ull << 32", "32ull << 32"),
     "columns that are further": ("q * 2048, 8192)", "q * 2048, 4096)"),
     "a wrong step": ("+ 2 * q", "+ 4 * q"),
+    "tiles at any 128 bytes": ("__align__(1024)", "__align__(128)"),
 }
 
 
