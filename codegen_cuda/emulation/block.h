@@ -216,6 +216,7 @@ inline bool next_epoch() {
 
 inline void run_block() {
   epoch = block_start = ++now, in_parts = false;
+  if (engines) meet_in_parts();
   memset(warp_time, 0, sizeof warp_time);
   for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
   for (unsigned t = 0; t < threads; ++t) {

@@ -226,6 +226,9 @@ static void read_job(const char *path) {
       line >> word;
       library = dlopen(word.c_str(), RTLD_NOW);
       if (library == nullptr) refuse("%s", dlerror());
+      std::ifstream text(word, std::ios::binary);
+      const std::string names((std::istreambuf_iterator<char>(text)), {});
+      engines = names.find("emu_product_begin") != std::string::npos;
     } else if (word == "shared") {
       Region r{};
       size_t granule;

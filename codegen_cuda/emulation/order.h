@@ -36,6 +36,8 @@ inline Knowledge knowledge[1024];        // of each thread
 inline unsigned versions[1024];          // how often it has learnt
 inline const Knowledge *judged[1024];    // while tensor cores read for a thread: what it knew when the product was begun
 
+inline bool engines;                     // whether the kernels have instructions that go on by themselves
+
 inline void meet_in_parts() {
   if (in_parts) return;
   in_parts = true, ++now;

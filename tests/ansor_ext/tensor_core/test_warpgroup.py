@@ -14,6 +14,7 @@ import te_lite as te
 from ansor_ext.tensor_core.instructions import Cut, WarpLoad, WarpMultiply
 from ansor_ext.tensor_core.mma import MMA
 from ansor_ext.tensor_core.warpgroup import multiplies_in_groups
+from ansor_ext.tensor_core.wgmma_text import FENCE
 from codegen_cuda import CompileError, CudaProgram, EmitError, compile_source, emit, usage
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
@@ -118,6 +119,18 @@ def test_a_wrong_descriptor_is_caught(old: str, new: str) -> None:
     assert old in source
     program = replace(emit(lowered(of)), source=source.replace(old, new))
     assert_caught(program, of)
+
+
+@emulated
+@pytest.mark.parametrize("name", ["half, terms in rows", "tf32"])
+def test_a_missing_proxy_fence_is_reported(name: str) -> None:
+    """What threads copied to shared memory is not there for tensor cores without it, whatever barriers there are."""
+    of = GROUPS[name]
+    source = emit(lowered(of)).source
+    assert FENCE in source
+    a, b = of.inputs(np.random.default_rng(0))
+    with pytest.raises(EmulatorError, match=r"tensor cores .* read byte .* without fence"):
+        run_program(replace(emit(lowered(of)), source=source.replace(FENCE, "")), [a, b, np.zeros(of.sizes[:2], "f")])
 
 
 PARTS = replace(GROUPS["tf32x3"], sizes=(64, 64, 96))
