@@ -54,7 +54,8 @@ inline Region &shared_place(uintptr_t a, size_t bytes, unsigned alignment, int l
   if (r == nullptr || !r->shared || a - r->start > r->bytes || bytes > r->bytes - (a - r->start))
     wrong("out of bounds", line, "has a barrier or a copy of %zu bytes at %s", bytes, place_name(a).c_str());
   if ((a - shared_start) % alignment)
-    wrong("misaligned", line, "has a barrier or a copy at %s, which is not a multiple of %u", place_name(a).c_str(), alignment);
+    wrong("misaligned", line, "has a barrier or a copy at %s, which is not a multiple of %u", place_name(a).c_str(),
+          alignment);
   return *r;
 }
 
@@ -90,12 +91,21 @@ inline void make_mbarrier(void *at, int line, unsigned count) {
   if (found(at)) wrong("barrier", line, "initialises the barrier at %s again, which is in use", place.c_str());
   if (count < 1 || count > (unsigned)MOST_COUNT)
     wrong("barrier", line, "initialises the barrier at %s with a count of %u", place.c_str(), count);
-  if (mbarriers.size() == MOST_BARRIERS) wrong("barrier", line, "initialises more than %d barriers", (int)MOST_BARRIERS);
+  if (mbarriers.size() == MOST_BARRIERS)
+    wrong("barrier", line, "initialises more than %d barriers", (int)MOST_BARRIERS);
   meet_in_parts();
   mbarriers.emplace_back();
   Mbarrier &b = mbarriers.back();
   b.at = (uintptr_t)at, b.slot = (unsigned)mbarriers.size() - 1, b.count = count, b.pending = (int)count;
   b.made_by = (uint16_t)here.thread, b.made_at = now, b.live = true;
+}
+
+// From now on the bytes of a barrier were written by `writer`.
+inline void own(void *at, uint16_t writer) {
+  Region &r = *region_of((uintptr_t)at);
+  const size_t first = (uintptr_t)at - r.start;
+  for (size_t i = first >> r.shift; i <= (first + 7) >> r.shift; ++i)
+    r.cells[i].writer = writer, r.cells[i].write_time = now;
 }
 
 inline bool passed(const Mbarrier &b, unsigned parity) { return (b.phase & 1) != parity; }
@@ -145,8 +155,8 @@ inline bool deliver() {
     if (b.pending != 0 || b.copies.empty()) continue;
     here.thread = t, here.at_thread = unrank(t, here.block);
     if ((int64_t)b.on_the_way > b.bytes)
-      wrong("barrier", fibers[t].line, "waits for phase %u of the barrier at %s, which expects %ld bytes, and %zu are on"
-            " their way", b.phase, place_name(b.at).c_str(), (long)b.bytes, b.on_the_way);
+      wrong("barrier", fibers[t].line, "waits for phase %u of the barrier at %s, which expects %ld bytes, and %zu are "
+            "on their way", b.phase, place_name(b.at).c_str(), (long)b.bytes, b.on_the_way);
     for (const auto &copy : b.copies) copy();
     b.bytes -= (int64_t)b.on_the_way, b.on_the_way = 0;
     b.copies.clear();
@@ -170,7 +180,8 @@ inline void meet_at(int line, unsigned id, unsigned count, bool waits) {
     wrong("barrier", line, "waits at barrier %u for %u threads of %u", id, count, threads);
   meet_in_parts();
   Named &n = named[id];
-  if (n.come && n.count != count) wrong("barrier", line, "waits at barrier %u for %u threads, and another one for %u", id, count, n.count);
+  if (n.come && n.count != count)
+    wrong("barrier", line, "waits at barrier %u for %u threads, and another one for %u", id, count, n.count);
   n.count = count, ++n.come;
   n.told.learn(told(here.thread));
   Fiber &f = fibers[here.thread];
@@ -186,7 +197,8 @@ inline void meet_at(int line, unsigned id, unsigned count, bool waits) {
 
 inline void meet_group(int line) {
   const unsigned first = here.thread / GROUP_THREADS * GROUP_THREADS;
-  if (first + GROUP_THREADS > threads) wrong("divergence", line, "needs a group of %d threads, and has less", (int)GROUP_THREADS);
+  if (first + GROUP_THREADS > threads)
+    wrong("divergence", line, "needs a group of %d threads, and has less", (int)GROUP_THREADS);
   Fiber &me = fibers[here.thread];
   me.state = AT_GROUP, me.line = line;
   unsigned come = 0;
@@ -208,8 +220,8 @@ inline std::string what_it_waits_for(const Fiber &f) {
   char text[200] = "waits for the other warps of its group";
   if (f.state == AT_MBARRIER) {
     const Mbarrier &b = *(const Mbarrier *)f.asked;
-    snprintf(text, sizeof text, "waits for phase %u of the barrier at %s, which lacks %d of %u arrivals and %ld bytes", b.phase,
-             place_name(b.at).c_str(), b.pending, b.count, (long)b.bytes - (long)b.on_the_way);
+    snprintf(text, sizeof text, "waits for phase %u of the barrier at %s, which lacks %d of %u arrivals and %ld bytes",
+             b.phase, place_name(b.at).c_str(), b.pending, b.count, (long)b.bytes - (long)b.on_the_way);
   } else if (f.state == AT_NAMED) {
     const Named &n = named[f.operand];
     snprintf(text, sizeof text, "waits at barrier %d for %u of %u threads", f.operand, n.count - n.come, n.count);
@@ -243,10 +255,14 @@ inline void forget_barriers() {
 extern "C" {
 void emu_mbarrier_init(int line, void *at, unsigned count) {
   shared_place((uintptr_t)at, 8, 8, line);
-  touch((uintptr_t)at, 8, true, here.thread, CALLER);
+  if (found(at) == nullptr) touch((uintptr_t)at, 8, true, here.thread, CALLER);
   make_mbarrier(at, line, count);
+  own(at, BARRIER);
 }
-void emu_mbarrier_invalidate(int line, void *at) { mbarrier(at, line).live = false; }
+void emu_mbarrier_invalidate(int line, void *at) {
+  mbarrier(at, line).live = false;
+  own(at, (uint16_t)here.thread);
+}
 void emu_mbarrier_arrive(int line, void *at, unsigned arrivals, int bytes) {
   arrive_at(mbarrier(at, line), line, arrivals, bytes);
 }
@@ -262,7 +278,8 @@ void emu_fence_proxy() {
 }
 void emu_meet_at(int line, unsigned id, unsigned count, int waits) { meet_at(line, id, count, waits != 0); }
 void emu_registers(int line, int count) {
-  if (count % 8 || count < 24 || count > 256) wrong("divergence", line, "asks for %d registers a thread: multiples of 8 from 24 to 256", count);
+  if (count % 8 || count < 24 || count > 256)
+    wrong("divergence", line, "asks for %d registers a thread: multiples of 8 from 24 to 256", count);
   meet_group(line);
 }
 }

@@ -8,7 +8,8 @@
 #include "tensor_core.h"
 
 enum State { READY, AT_BARRIER, AT_WARP, DONE, AT_MBARRIER, AT_NAMED, AT_GROUP };  // the last three: barriers.h
-enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT, MMA = EMU_MMA, LOAD = EMU_LOAD, STORE = EMU_STORE };  // as in cuda.h and mma.h
+// As in cuda.h and mma.h.
+enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT, MMA = EMU_MMA, LOAD = EMU_LOAD, STORE = EMU_STORE };
 
 struct Fiber {
   State state;

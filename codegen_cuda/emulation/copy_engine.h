@@ -26,7 +26,9 @@ inline unsigned count_of(const TensorMap &m, int axis) {
 
 // What cuTensorMapEncodeTiled would refuse.
 inline void check_map(const TensorMap &m, size_t argument) {
-  const auto law = [argument](bool holds, const char *text) { if (!holds) refuse("argument %zu, a tensor map: %s", argument, text); };
+  const auto law = [argument](bool holds, const char *text) {
+    if (!holds) refuse("argument %zu, a tensor map: %s", argument, text);
+  };
   law(m.magic == MAGIC, "it was not made for the emulator");
   law(m.buffer < buffers.size(), "its array is none of the arguments");
   law(m.rank >= 1 && m.rank <= 5, "its rank must be 1 to 5");
@@ -42,7 +44,8 @@ inline void check_map(const TensorMap &m, size_t argument) {
     law(m.box[k] >= 1 && m.box[k] <= 256, "a box must have 1 to 256 elements along each axis");
     law(m.step[k] >= 1 && m.step[k] <= 8, "strides between elements must be 1 to 8");
     if (k == 0) continue;
-    law(m.stride[k - 1] % 16 == 0 && m.stride[k - 1] < (uint64_t)1 << 40, "strides must be multiples of 16 bytes below 2^40");
+    const bool even = m.stride[k - 1] % 16 == 0 && m.stride[k - 1] < (uint64_t)1 << 40;
+    law(even, "strides must be multiples of 16 bytes below 2^40");
     end += (m.extent[k] - 1) * m.stride[k - 1];
   }
   law(end <= buffers[m.buffer].bytes, "it must not reach beyond its array");
@@ -90,7 +93,8 @@ inline std::vector<Piece> pieces_of(const TensorMap &m, const int *at, uintptr_t
     if (!inside) continue;
     const uintptr_t place = shared + ((size_t)row * m.box[0]) * m.bytes;
     for (int64_t x = first * m.bytes; x < last * m.bytes;) {  // cut at multiples of 16 bytes of the box
-      const int64_t in_box = x - (int64_t)at[0] * m.bytes, size = std::min<int64_t>(16 - in_box % 16, last * m.bytes - x);
+      const int64_t in_box = x - (int64_t)at[0] * m.bytes;
+      const int64_t size = std::min<int64_t>(16 - in_box % 16, last * m.bytes - x);
       pieces.push_back({global + (uintptr_t)x, swizzled(place + (uintptr_t)in_box, m.swizzle), (size_t)size});
       x += size;
     }
@@ -105,6 +109,10 @@ inline const TensorMap &map_at(const void *map, int rank, int line) {
   return m;
 }
 
+inline Transfer transfer(const std::vector<Piece> &pieces, uintptr_t shared, size_t bytes, uintptr_t pc) {
+  return {pieces, shared, bytes, here.thread, pc, 0, 0, false, {}};
+}
+
 inline size_t box_bytes(const TensorMap &m) {
   size_t bytes = m.bytes;
   for (int k = 0; k < m.rank; ++k) bytes *= count_of(m, k);
@@ -114,8 +122,8 @@ inline size_t box_bytes(const TensorMap &m) {
 inline void load(int line, Transfer job, void *at, unsigned alignment) {
   Mbarrier &b = mbarrier(at, line);
   if (!b.fenced)
-    wrong("barrier", line, "gives the copy engine the barrier at %s without fence.mbarrier_init behind its initialisation",
-          place_name(b.at).c_str());
+    wrong("barrier", line, "gives the copy engine the barrier at %s without fence.mbarrier_init behind its "
+          "initialisation", place_name(b.at).c_str());
   Region &r = shared_place(job.shared, job.bytes, alignment, line);
   const size_t first = (job.shared - r.start) >> r.shift, end = (job.shared - r.start + job.bytes) >> r.shift;
   for (size_t i = first; watched && i < end; ++i) {
@@ -154,8 +162,8 @@ inline void read_store(Transfer &s) {
   for (size_t i = (s.shared - r.start) >> r.shift; watched && i < (s.shared - r.start + s.bytes) >> r.shift; ++i) {
     const Cell &c = r.cells[i];
     if (c.write_time >= s.time)
-      report("race", c.write_pc + module_base, offset_of(s.pc), 0, "has byte %zu of %s stored by the copy engine, and %s writes it "
-             "before wait_group.read", i << r.shift, r.name.c_str(), accessor(c, true).c_str());
+      report("race", c.write_pc + module_base, offset_of(s.pc), 0, "has byte %zu of %s stored by the copy engine, and "
+             "%s writes it before wait_group.read", i << r.shift, r.name.c_str(), accessor(c, true).c_str());
     note(r.reads + i * READERS, s.thread);
   }
   for (const Piece &p : s.pieces) s.data.insert(s.data.end(), (char *)p.shared, (char *)p.shared + p.bytes);
@@ -186,36 +194,37 @@ inline void end_copies() {
     here.thread = t, here.at_thread = unrank(t, here.block);
     for (auto &s : stores[t]) {
       if (!s->read)
-        report("copy", s->pc, 0, 0, "ends while the copy engine has not read what it stores of %s: wait_group.read is missing",
-               place_name(s->shared).c_str());
+        report("copy", s->pc, 0, 0, "ends while the copy engine has not read what it stores of %s: wait_group.read is "
+               "missing", place_name(s->shared).c_str());
       read_store(*s), write_store(*s);
     }
     stores[t].clear(), store_groups[t] = 0;
   }
   for (const Mbarrier &b : mbarriers)
     if (b.on_the_way)
-      report("copy", 0, 0, 0, "ends while %zu bytes are on their way, for which nobody waited at the barrier at %s", b.on_the_way,
-             place_name(b.at).c_str());
+      report("copy", 0, 0, 0, "ends while %zu bytes are on their way, for which nobody waited at the barrier at %s",
+             b.on_the_way, place_name(b.at).c_str());
   forget_barriers();
 }
 
 // Copies without a map, of rows whose addresses and sizes are multiples of 16.
 inline Transfer row_of(uintptr_t global, uintptr_t shared, unsigned bytes, uintptr_t pc, int line) {
-  if (global % 16 || bytes % 16) wrong("misaligned", line, "copies %u bytes at %s: both must be multiples of 16", bytes, place_name(global).c_str());
+  if (global % 16 || bytes % 16)
+    wrong("misaligned", line, "copies %u bytes at %s: both must be multiples of 16", bytes, place_name(global).c_str());
   const Region *r = region_of(global);
   if (r == nullptr || r->shared || global - r->start > r->bytes || bytes > r->bytes - (global - r->start))
     wrong("out of bounds", line, "copies %u bytes at %s", bytes, place_name(global).c_str());
-  return {{{global, shared, bytes}}, shared, bytes, here.thread, pc, 0, 0, false, {}};
+  return transfer({{global, shared, bytes}}, shared, bytes, pc);
 }
 
 extern "C" {
 void emu_box_load(int line, const void *map, const int *at, int rank, void *to, void *barrier) {
   const TensorMap &m = map_at(map, rank, line);
-  load(line, {pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), here.thread, CALLER, 0, 0, false, {}}, barrier, 128);
+  load(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER), barrier, 128);
 }
 void emu_box_store(int line, const void *map, const int *at, int rank, void *from) {
   const TensorMap &m = map_at(map, rank, line);
-  store(line, {pieces_of(m, at, (uintptr_t)from), (uintptr_t)from, box_bytes(m), here.thread, CALLER, 0, 0, false, {}}, 128);
+  store(line, transfer(pieces_of(m, at, (uintptr_t)from), (uintptr_t)from, box_bytes(m), CALLER), 128);
 }
 void emu_row_load(int line, void *to, const void *from, unsigned bytes, void *barrier) {
   load(line, row_of((uintptr_t)from, (uintptr_t)to, bytes, CALLER, line), barrier, 16);

@@ -145,8 +145,8 @@ inline uint32_t emu_tile_word(uint64_t descriptor, int tile, int word) {
   return *(const uint32_t *)emu_shared(place ^ (place >> 3 & 0x70));
 }
 
-// The same from a tile whose rows of 128 bytes are terms: two halves, of one of the rows `eight` * 8 ... of A, or columns
-// of B, of which 64 lie in such rows, the next 64 as much further as the descriptor says.
+// The same from a tile whose rows of 128 bytes are terms: two halves, of one of the rows `eight` * 8 ... of A, or of
+// the columns of B, of which 64 lie in such rows, the next 64 as much further as the descriptor says.
 inline uint32_t emu_turned_word(uint64_t descriptor, int eight, int word) {
   if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0) __builtin_trap();
   const unsigned lane = emu_lane_number(), stride = (unsigned)(descriptor >> 32 & 0x3fff) << 4;

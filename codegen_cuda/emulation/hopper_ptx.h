@@ -23,15 +23,24 @@ void emu_stores_wait(unsigned left, int read_only);
 
 EMU_PTX emu_mbarrier_init_shared_b64(int line, P at, unsigned count) { emu_mbarrier_init(line, emu_shared(at), count); }
 EMU_PTX emu_mbarrier_inval_shared_b64(int line, P at) { emu_mbarrier_invalidate(line, emu_shared(at)); }
-EMU_PTX emu_mbarrier_arrive_shared_b64(int line, P at, unsigned count = 1) { emu_mbarrier_arrive(line, emu_shared(at), count, 0); }
-EMU_PTX emu_mbarrier_arrive_expect_tx_shared_b64(int line, P at, int bytes) { emu_mbarrier_arrive(line, emu_shared(at), 1, bytes); }
-EMU_PTX emu_mbarrier_expect_tx_shared_b64(int line, P at, int bytes) { emu_mbarrier_arrive(line, emu_shared(at), 0, bytes); }
-EMU_PTX emu_mbarrier_complete_tx_shared_b64(int line, P at, int bytes) { emu_mbarrier_arrive(line, emu_shared(at), 0, -bytes); }
+EMU_PTX emu_mbarrier_arrive_shared_b64(int line, P at, unsigned count = 1) {
+  emu_mbarrier_arrive(line, emu_shared(at), count, 0);
+}
+EMU_PTX emu_mbarrier_arrive_expect_tx_shared_b64(int line, P at, int bytes) {
+  emu_mbarrier_arrive(line, emu_shared(at), 1, bytes);
+}
+EMU_PTX emu_mbarrier_expect_tx_shared_b64(int line, P at, int bytes) {
+  emu_mbarrier_arrive(line, emu_shared(at), 0, bytes);
+}
+EMU_PTX emu_mbarrier_complete_tx_shared_b64(int line, P at, int bytes) {
+  emu_mbarrier_arrive(line, emu_shared(at), 0, -bytes);
+}
 template <class T, class P, class... Hint>
 __forceinline__ void emu_mbarrier_try_wait_parity_shared_b64(int line, T &done, P at, unsigned parity, Hint...) {
   done = emu_mbarrier_wait(line, emu_shared(at), parity, 0) != 0;
 }
-template <class T, class P> __forceinline__ void emu_mbarrier_test_wait_parity_shared_b64(int line, T &done, P at, unsigned parity) {
+template <class T, class P>
+__forceinline__ void emu_mbarrier_test_wait_parity_shared_b64(int line, T &done, P at, unsigned parity) {
   done = emu_mbarrier_wait(line, emu_shared(at), parity, 1) != 0;
 }
 inline void emu_fence_mbarrier_init_release_cluster(int) { emu_fence_barriers(); }
@@ -56,10 +65,12 @@ __forceinline__ void emu_cp_async_bulk_tensor_shared_global_mbarrier_complete_tx
   emu_box_load(line, map, at, rank, emu_shared(to), emu_shared(barrier));
 }
 template <class P, int rank>
-__forceinline__ void emu_cp_async_bulk_tensor_global_shared_bulk_group(int line, const void *map, const int (&at)[rank], P from) {
+__forceinline__ void emu_cp_async_bulk_tensor_global_shared_bulk_group(
+    int line, const void *map, const int (&at)[rank], P from) {
   emu_box_store(line, map, at, rank, emu_shared(from));
 }
-EMU_PTX emu_cp_async_bulk_shared_global_mbarrier_complete_tx_bytes(int line, P to, const void *from, unsigned bytes, P barrier) {
+EMU_PTX emu_cp_async_bulk_shared_global_mbarrier_complete_tx_bytes(
+    int line, P to, const void *from, unsigned bytes, P barrier) {
   emu_row_load(line, emu_shared(to), from, bytes, emu_shared(barrier));
 }
 EMU_PTX emu_cp_async_bulk_global_shared_bulk_group(int line, void *to, P from, unsigned bytes) {

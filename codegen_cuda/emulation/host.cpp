@@ -107,7 +107,7 @@ void emu_product_wait(unsigned left, int line) {
   }
   mine.erase(mine.begin(), mine.begin() + count);
   meet_group(line);
-  if (in_parts) knowledge[me].plain[1024 + me / GROUP_THREADS] = ++now, ++versions[me];
+  if (in_parts) knowledge[me].plain[TENSOR + me / GROUP_THREADS] = ++now, ++versions[me];
 }
 
 void __tsan_init() {}

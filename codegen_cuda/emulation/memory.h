@@ -85,7 +85,8 @@ inline void note_read(const Region &r, Cell &c, uint16_t t, uintptr_t pc) {
 }
 
 // Whether what a thread has written is there for tensor cores and the copy engine.
-inline void judge_fence(const Region &r, const Cell &c, size_t at, const Knowledge &of, const char *verb, uintptr_t pc) {
+inline void judge_fence(const Region &r, const Cell &c, size_t at, const Knowledge &of, const char *verb,
+                        uintptr_t pc) {
   if (c.writer < 1024 && c.write_time >= block_start && c.write_time >= of.fenced[c.writer])
     report("race", pc, c.write_pc, 0, "lets tensor cores or the copy engine %s byte %zu of %s, which %s wrote "
            "without fence.proxy.async between", verb, at, r.name.c_str(), accessor(c, true).c_str());
@@ -95,7 +96,9 @@ inline void judge_fence(const Region &r, const Cell &c, size_t at, const Knowled
 inline void judge_read(const Region &r, const Cell &c, size_t at, uint16_t t, uintptr_t pc) {
   const uint32_t first = r.shared ? block_start : launch_start;
   if (c.write_time >= first) {
-    if (c.writer == IN_FLIGHT)
+    if (c.writer == BARRIER)
+      report("barrier", pc, c.write_pc, 0, "reads byte %zu of %s, where a barrier is in use", at, r.name.c_str());
+    else if (c.writer == IN_FLIGHT)
       report("uninitialised", pc, c.write_pc, 0, "reads byte %zu of %s, whose asynchronous copy was not waited for", at,
              r.name.c_str());
     else if (c.write_time < block_start || !ordered(c.writer, c.write_time, c.write_warp_time, t))
@@ -134,6 +137,9 @@ inline void write_cell(const Region &r, size_t i, uint16_t t, uint16_t writer, u
   Cell &c = r.cells[i];
   const uint32_t first = r.shared ? block_start : launch_start;
   const bool atomics = writer == ATOMIC && c.writer == ATOMIC;
+  if (c.writer == BARRIER && c.write_time >= block_start)
+    report("barrier", pc, c.write_pc, 0, "writes byte %zu of %s, where a barrier is in use", i << r.shift,
+           r.name.c_str());
   if (c.write_time >= first && !atomics &&
       (c.write_time < block_start || c.writer == IN_FLIGHT || !ordered(c.writer, c.write_time, c.write_warp_time, t)))
     race(r, i << r.shift, c, true, true, pc);

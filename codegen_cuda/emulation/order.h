@@ -15,10 +15,11 @@ inline uint32_t now, launch_start, block_start, epoch;  // times
 inline unsigned threads;                                // in a block
 inline uint16_t warp_time[32];
 
-enum { GROUP_THREADS = 128, GROUPS = 8, MOST_BARRIERS = 256, ENGINES = 1024 + GROUPS, AGENTS = ENGINES + MOST_BARRIERS };
+enum { GROUP_THREADS = 128, GROUPS = 8, MOST_BARRIERS = 256 };
+enum { TENSOR = 1024, ENGINES = TENSOR + GROUPS, AGENTS = ENGINES + MOST_BARRIERS };  // after the threads
 
-// ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, and
-enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK, ATOMIC, IN_FLIGHT, TENSOR_CORES, COPIED = 3000 };  // COPIED + barrier
+// ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, COPIED + the number of an mbarrier, and
+enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK, ATOMIC, IN_FLIGHT, TENSOR_CORES, BARRIER, COPIED = 3000 };
 
 struct Knowledge {
   uint32_t plain[AGENTS], fenced[AGENTS];  // the time before which all that an agent did is known
@@ -26,7 +27,7 @@ struct Knowledge {
     for (uint32_t *mine : {plain, fenced}) {
       const uint32_t *its = mine == plain ? other.plain : other.fenced;
       for (unsigned i = 0; i < threads; ++i) mine[i] = std::max(mine[i], its[i]);
-      for (unsigned i = 1024; i < AGENTS; ++i) mine[i] = std::max(mine[i], its[i]);
+      for (unsigned i = TENSOR; i < AGENTS; ++i) mine[i] = std::max(mine[i], its[i]);
     }
   }
 };
@@ -34,7 +35,7 @@ struct Knowledge {
 inline bool in_parts;                    // whether threads of the block have met in parts
 inline Knowledge knowledge[1024];        // of each thread
 inline unsigned versions[1024];          // how often it has learnt
-inline const Knowledge *judged[1024];    // while tensor cores read for a thread: what it knew when the product was begun
+inline const Knowledge *judged[1024];    // while tensor cores read for a thread: what it knew when it began the product
 
 inline bool engines;                     // whether the kernels have instructions that go on by themselves
 
@@ -93,7 +94,7 @@ enum { READERS = 32 + GROUPS };
 
 inline bool known(const LastRead &read, unsigned reader, unsigned t) {
   if (read.time < epoch) return true;
-  if (reader >= 32) return knows(t, 1024 + reader - 32, read.time);
+  if (reader >= 32) return knows(t, TENSOR + reader - 32, read.time);
   if (read.lane < 32) return knows(t, reader * 32 + read.lane, read.time);
   for (unsigned u = reader * 32; u < std::min(threads, reader * 32 + 32); ++u)
     if (!knows(t, u, read.time)) return false;

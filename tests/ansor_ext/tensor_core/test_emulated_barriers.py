@@ -36,7 +36,7 @@ DEVICE void bar(int id, int n) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(
 """
 
 
-def kernel(parameters: str, body: str, shared: str = "__shared__ u64 b[4]; __shared__ int x[256];") -> str:
+def kernel(parameters: str, body: str, shared: str = "__shared__ __align__(8) u64 b[4]; __shared__ int x[256];") -> str:
     return f"""{HEAD}extern "C" __global__ void k({parameters}) {{
   {shared}
   const int t = threadIdx.x;
@@ -168,6 +168,8 @@ def test_one_lane_is_elected() -> None:
         ('asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(at(b)));', "in clusters are not emulated"),
         ('asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");', "needs a group of 128 threads"),
         ("bar(16, 64);", "waits at barrier 16"),
+        (MADE + "if (t == 5) b[1] = 0;", "writes byte 8 of b, where a barrier is in use"),
+        (MADE + "out[t] = (int)b[0];", "reads byte 0 of b, where a barrier is in use"),
     ],
 )  # fmt: skip
 @pytest.mark.one_in(3)
@@ -188,3 +190,37 @@ def test_a_barrier_that_is_over_can_be_made_again() -> None:
     out = np.zeros(192, np.int32)
     run(kernel("int *out", body), "k", 3, 64, [out])
     assert out.all()
+
+
+STMATRIX = """u32 held[4];
+  for (int i = 0; i < 4; ++i) held[i] = (i * 32 + t) * 2 | (i * 32 + t) * 2 + 1 << 16;
+  const u32 row = at(x) + t % {rows} * 16;
+  asm volatile("stmatrix.sync.aligned.m8n8.x{count}{trans}.shared::cta.b16 [%0], {operands};"
+               ::"r"(row), {inputs} : "memory");
+  __syncthreads();
+  for (int i = t; i < {rows} * 4; i += 32) out[i] = x[i];"""
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.one_in(2)
+def test_stmatrix(count: int, trans: bool) -> None:
+    """Lane l has of matrix i the columns 2 * (l % 4) and the next one of row l / 4, or of a transposed one the rows."""
+    operands = "{" + ", ".join(f"%{i + 1}" for i in range(count)) + "}"
+    inputs = ", ".join(f'"r"(held[{i}])' for i in range(count))
+    text = STMATRIX.format(rows=8 * count, count=count, trans=".trans" * trans, operands=operands, inputs=inputs)
+    out = np.zeros((count, 8, 8), np.uint16)
+    run(kernel("int *out", text, "__shared__ __align__(16) int x[256];"), "k", 1, 32, [out.view(np.int32)])
+    held = np.arange(count * 64).reshape(count, 8, 8)
+    np.testing.assert_array_equal(out, held.transpose(0, 2, 1) if trans else held)
+
+
+def test_groups_ask_for_registers_together() -> None:
+    body = """if (t < 128) { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
+  else { asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); }
+  out[t] = t;"""
+    out = np.zeros(256, np.int32)
+    run(kernel("int *out", body), "k", 1, 256, [out])
+    np.testing.assert_array_equal(out, np.arange(256))
+    refused(body.replace("t < 128", "t < 64"), "waits at another line", 256)
+    refused(f"if (t < 96) {{ {body} }}", "deadlock: .* waits for the other warps of its group", 128)

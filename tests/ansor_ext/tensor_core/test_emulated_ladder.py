@@ -42,6 +42,7 @@ FAULTS = {
     "the parity of a consumer": ("await(full + 8 * s, turn / STAGES & 1)", "await(full + 8 * s, 1)", IN_FLIGHT),
     "the parity of the producer": ("(turn / STAGES & 1) ^ 1", "turn / STAGES & 1", "deadlock: .*2 of 2 arrivals"),
     "the producer does not wait": ("await(empty + 8 * s, (turn / STAGES & 1) ^ 1);", "", "once too often"),
+    "tiles over the barriers": ("tiles = full + 1024", "tiles = full", "where a barrier is in use"),
     "too many bytes": (BYTES, '"r"((int)STAGE + 16)', "deadlock: .*byte 0 .*lacks 0 of 1 arrivals and 16 bytes"),
     "too few bytes": (BYTES, '"r"((int)STAGE - 8192)', "expects 40960 bytes, and 49152 are on their way"),
     "a box is not fetched": ("COLUMNS / 64; ++j)\n          fetch", "3; ++j)\n          fetch", "and 8192 bytes"),
@@ -69,6 +70,14 @@ def _spoilt(old: str, new: str) -> str:
     text = source()
     assert old in text
     return text.replace(old, new)
+
+
+def test_products_that_begin_before_their_tile_has_come_are_reported() -> None:
+    """They read it when it is there, as late as they may; they were begun by threads that did not know so."""
+    wait, commit = "await(full + 8 * s, turn / STAGES & 1);", 'asm volatile("wgmma.commit_group'
+    text = _spoilt(wait, "").replace(commit, f"{wait}\n{commit}")
+    with pytest.raises(EmulatorError, match="which the copy engine wrote without a barrier between"):
+        emulated(LAST, 256, 64, 1, text)
 
 
 @pytest.mark.parametrize("name", FAULTS)
