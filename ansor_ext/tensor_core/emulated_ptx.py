@@ -39,17 +39,20 @@ def emulated_instruction(x: Instruction) -> str | None:
         case name, _ if _AROUND.fullmatch(name):
             return _around(x)
         case name, (Vector(d), Vector(a), Vector(b), Vector(c)) if name in _BY_PTX:
-            return _multiply(_BY_PTX[name], d, a, b, c)
+            return _handed(_BY_PTX[name], d, *map(_words, (a, b, c)))
         case name, (Vector(d), Vector() | str() as a, str(tile), *options) if name.startswith("wgmma.mma_async."):
             held = [] if isinstance(a, str) else _words(a.items)
             factor = a if isinstance(a, str) else [f"emu_a[{k}]" for k in range(len(held))]
             product = _multiply_tile(name, d, factor, tile, options)
             kept = f"const uint32_t emu_a[] = {{{', '.join(held)}}}; " if held else ""
-            return f"{kept}emu_begin([=] {{ {product} }});"
+            return f"{kept}emu_begin([=] {{ {product} }}, {', '.join(d)});"
         case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
-            return _load(_LOAD_BY_PTX[name], d, row)
+            form = _LOAD_BY_PTX[name]
+            return _rows(form, f"emu_row({row}, {form.count})") + _together("LOAD", d)
         case name, (Address(row), Vector(d)) if name.startswith("stmatrix."):
-            return _store(_LOAD_BY_PTX[_SPELLINGS.sub("", name).replace("st", "ld", 1)], d, row)
+            form = _LOAD_BY_PTX[_SPELLINGS.sub("", name).replace("st", "ld", 1)]
+            handed = _rows(form, f"EmuRow(), {{{', '.join(_words(d))}}}") + _together("STORE", ())
+            return f"{handed}emu_put_row({row}, {form.count}, emu_lane.row);"
         case name, operands if _FUNCTIONS.fullmatch(name):
             return _function(_SPELLINGS.sub("", name), operands)
     return None
@@ -95,10 +98,6 @@ def _multiply_tile(name: str, d: tuple[str, ...], a: list[str] | str, tile: str,
     return " ".join(parts)
 
 
-def _multiply(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: tuple[str, ...], c: tuple[str, ...]) -> str:
-    return _handed(op, d, _words(a), _words(b), _words(c))
-
-
 def _words(registers: Sequence[str]) -> list[str]:
     return [f"emu_word({x})" for x in registers]
 
@@ -117,16 +116,8 @@ def _handed(op: Mma, d: tuple[str, ...], *words_of: Sequence[str]) -> str:
     return f"static const EmuMma emu_op = {table}; EmuMmaLane emu_lane = {{&emu_op, {words}}}; " + _together("MMA", d)
 
 
-def _load(form: MatrixLoad, d: tuple[str, ...], row: str) -> str:
-    return _rows(form, f"emu_row({row}, {form.count})") + _together("LOAD", d)
-
-
-def _store(form: MatrixLoad, d: tuple[str, ...], row: str) -> str:
-    given = f"EmuRow(), {{{', '.join(_words(d))}}}"
-    return f"{_rows(form, given)}{_together('STORE', ())}emu_put_row({row}, {form.count}, emu_lane.row);"
-
-
 def _rows(form: MatrixLoad, given: str) -> str:
+    """What a lane hands over of rows in shared memory, or to be put there."""
     table = f"{{{form.count}, {_fragment(form.fragment(2))}}}"
     return f"static const EmuLoad emu_form = {table}; EmuLoadLane emu_lane = {{&emu_form, {given}}}; "
 

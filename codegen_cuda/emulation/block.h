@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <memory>
+#include <unordered_map>
 
 #include "memory.h"
 #include "tensor_core.h"
@@ -37,20 +38,33 @@ inline Fiber fibers[1024];
 inline std::vector<Copy> copies[1024];  // that a thread has not waited for
 inline unsigned groups[1024];           // that a thread has committed
 
+inline const uint64_t UNDEFINED = ~(uint64_t)0;
+
 // A product of a group of warps that was begun: what `run` does with `data` when its group is waited for.
 struct Product {
   void (*run)(void *);
   unsigned group;
   std::shared_ptr<const Knowledge> known;  // what the thread knew when it was begun
+  std::vector<uint32_t *> sums;            // registers that are not to be touched until then
   alignas(16) char data[128];
 };
 inline std::vector<Product> products[1024];  // that a thread has not waited for
 inline unsigned product_groups[1024];        // that a thread has committed
+inline std::unordered_map<uint32_t *, uint32_t> held[1024];  // sums of these products; registers are NaN meanwhile
+
+inline void hold(unsigned t, const Product &product) {
+  for (uint32_t *sum : product.sums)
+    if (held[t].emplace(sum, *sum).second) *sum = UNDEFINED;
+}
+
+inline void give_back(unsigned t) {
+  for (const auto &[sum, value] : held[t]) *sum = value;
+  held[t].clear();
+}
 inline char *stacks;
 inline jmp_buf scheduler;
 inline void (*entry)(void **);
 inline void **arguments;
-inline const uint64_t UNDEFINED = ~(uint64_t)0;
 
 inline Dim unrank(unsigned rank, const Dim &d) {
   return {{rank % d.v[0], rank / d.v[0] % d.v[1], rank / d.v[0] / d.v[1]}};
@@ -222,7 +236,7 @@ inline void run_block() {
   for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
   for (unsigned t = 0; t < threads; ++t) {
     fibers[t].state = READY, fibers[t].asked = nullptr, fibers[t].vain = 0;
-    copies[t].clear(), groups[t] = 0, products[t].clear(), product_groups[t] = 0;
+    copies[t].clear(), groups[t] = 0, products[t].clear(), product_groups[t] = 0, held[t].clear();
   }
   do {
     for (bool moved = true; moved;) {

@@ -77,16 +77,17 @@ void emu_copy_wait(unsigned left, int checked) {  // for all groups but the last
   mine.erase(mine.begin(), c);
 }
 
-void emu_product_begin(void (*run)(void *), const void *data, size_t bytes) {
+void emu_product_begin(void (*run)(void *), const void *data, size_t bytes, uint32_t *const *sums, size_t count) {
   std::vector<Product> &mine = products[here.thread];
   static unsigned known[1024];  // the version of what the last product knew
-  Product product{run, product_groups[here.thread], nullptr, {}};
+  Product product{run, product_groups[here.thread], nullptr, {sums, sums + count}, {}};
   if (in_parts) {
     const bool same = !mine.empty() && known[here.thread] == versions[here.thread];
     product.known = same ? mine.back().known : std::make_shared<const Knowledge>(knowledge[here.thread]);
     known[here.thread] = versions[here.thread];
   }
   memcpy(product.data, data, bytes);
+  hold(here.thread, product);
   mine.push_back(product);
 }
 
@@ -99,6 +100,7 @@ void emu_product_wait(unsigned left, int line) {
   const unsigned me = here.thread;
   size_t count = 0;
   meet_group(line);
+  give_back(me);
   for (; count < mine.size() && mine[count].group + left < product_groups[here.thread]; ++count) {
     Product product = mine[count];  // on the stack of the thread, whose own accesses are not watched
     judged[me] = product.known.get();
@@ -106,6 +108,7 @@ void emu_product_wait(unsigned left, int line) {
     judged[me] = nullptr;
   }
   mine.erase(mine.begin(), mine.begin() + count);
+  for (const Product &product : mine) hold(me, product);
   meet_group(line);
   if (in_parts) knowledge[me].plain[TENSOR + me / GROUP_THREADS] = ++now, ++versions[me];
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 
 from benchmarks.copy_engine_ladder import Rung, emulated, rungs, source
@@ -86,6 +87,12 @@ def test_a_fault_is_reported(name: str) -> None:
     old, new, message = FAULTS[name]
     with pytest.raises(EmulatorError, match=message):
         emulated(LAST, 256, 320, 1, _spoilt(old, new))
+
+
+def test_sums_that_are_not_waited_for_are_no_numbers() -> None:
+    wait = 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");'
+    error, _ = emulated(LAST, 256, 128, 1, _spoilt(wait, f"float early = sums[0]; {wait} sums[0] = early;"))
+    assert np.isnan(error)
 
 
 def test_memory_may_be_aligned_by_hand() -> None:
