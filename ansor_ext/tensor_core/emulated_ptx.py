@@ -45,7 +45,7 @@ def emulated_instruction(x: Instruction) -> str | None:
             factor = a if isinstance(a, str) else [f"emu_a[{k}]" for k in range(len(held))]
             product = _multiply_tile(name, d, factor, tile, options)
             kept = f"const uint32_t emu_a[] = {{{', '.join(held)}}}; " if held else ""
-            return f"{kept}emu_begin([=] {{ {product} }}, {', '.join(d)});"
+            return f"{kept}emu_begin(__LINE__, [=] {{ {product} }}, {', '.join(d)});"
         case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
             form = _LOAD_BY_PTX[name]
             return _rows(form, f"emu_row({row}, {form.count})") + _together("LOAD", d)

@@ -50,6 +50,7 @@ struct Product {
 };
 inline std::vector<Product> products[1024];  // that a thread has not waited for
 inline unsigned product_groups[1024];        // that a thread has committed
+inline bool registers_fenced[1024];          // whether a thread has executed wgmma.fence
 inline std::unordered_map<uint32_t *, uint32_t> held[1024];  // sums of these products; registers are NaN meanwhile
 
 inline void hold(unsigned t, const Product &product) {
@@ -237,6 +238,7 @@ inline void run_block() {
   for (unsigned t = 0; t < threads; ++t) {
     fibers[t].state = READY, fibers[t].asked = nullptr, fibers[t].vain = 0;
     copies[t].clear(), groups[t] = 0, products[t].clear(), product_groups[t] = 0, held[t].clear();
+    registers_fenced[t] = false;
   }
   do {
     for (bool moved = true; moved;) {

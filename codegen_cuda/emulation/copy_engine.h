@@ -147,7 +147,7 @@ inline void store(int line, Transfer job, unsigned alignment) {
   Region &r = shared_place(job.shared, job.bytes, alignment, line);
   const unsigned t = job.thread;
   meet_in_parts();
-  judged[t] = &knowledge[t];
+  judged[t] = &knows_now(t);
   for (size_t i = (job.shared - r.start) >> r.shift; watched && i < (job.shared - r.start + job.bytes) >> r.shift; ++i)
     judge_read(r, r.cells[i], i << r.shift, (uint16_t)t, job.pc);
   judged[t] = nullptr;

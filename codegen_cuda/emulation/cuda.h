@@ -39,7 +39,9 @@ void emu_together(int op, int line, void *lane);
 void emu_copy_async(void *to, const void *from, size_t bytes, size_t read, int checked);
 void emu_copy_commit();
 void emu_copy_wait(unsigned groups, int checked);
-void emu_product_begin(void (*run)(void *), const void *data, size_t bytes, uint32_t *const *sums, size_t count);
+void emu_product_begin(
+    int line, void (*run)(void *), const void *data, size_t bytes, uint32_t *const *sums, size_t count);
+void emu_product_fence();
 void emu_product_commit();
 void emu_product_wait(unsigned groups, int line);
 uintptr_t emu_shared_start();
@@ -120,10 +122,10 @@ template <class P> __forceinline__ void emu_copy(P to, const void *from, size_t 
   emu_copy_async(emu_shared(to), from, bytes, read, EMU_CHECKED);
 }
 // A product that tensor cores read from shared memory when it is waited for.
-template <class F, class... D> inline void emu_begin(F product, D &...sums) {
+template <class F, class... D> inline void emu_begin(int line, F product, D &...sums) {
   static_assert(sizeof product <= 128, "an operand too many");
   uint32_t *const places[] = {(uint32_t *)&sums...};
-  emu_product_begin([](void *data) { (*(F *)data)(); }, &product, sizeof product, places, sizeof...(D));
+  emu_product_begin(line, [](void *data) { (*(F *)data)(); }, &product, sizeof product, places, sizeof...(D));
 }
 // The row of `ldmatrix` at the address that this lane gives; of the others nothing is read.
 template <class P> __forceinline__ EmuRow emu_row(P place, int count) {

@@ -56,7 +56,7 @@ inline void emu_barrier_sync_aligned(int line, unsigned id, unsigned count = 0) 
 inline void emu_setmaxnreg_inc_sync_aligned_u32(int line, int count) { emu_registers(line, count); }
 inline void emu_setmaxnreg_dec_sync_aligned_u32(int line, int count) { emu_registers(line, count); }
 template <class T> inline void emu_elect_sync(int line, T &elected, unsigned mask) {
-  elected = (unsigned)__builtin_ctz((unsigned)emu_warp(5, line, mask, 1, 0, 32)) == emu_lane_number();
+  elected = (unsigned)__builtin_ctz((unsigned)emu_warp(EMU_BALLOT, line, mask, 1, 0, 32)) == emu_lane_number();
 }
 
 template <class P, int rank>
@@ -86,7 +86,7 @@ template <class T, class A, class B> inline void emu_setp_eq_b32(int, T &p, A a,
 template <class T, class A, class B> inline void emu_selp_b32(int, T &to, A a, B b, bool p) { to = p ? a : b; }
 template <class T> inline void emu_cvt_rna_tf32_f32(int, T &to, float x) { emu_put(to, emu_tf32(x)); }
 inline void emu_min_xorsign_abs_f32(int, float &to, float a, float b) { to = emu_min_xorsign(a, b); }
-inline void emu_wgmma_fence_sync_aligned(int) {}
+inline void emu_wgmma_fence_sync_aligned(int) { emu_product_fence(); }
 inline void emu_wgmma_commit_group_sync_aligned(int) { emu_product_commit(); }
 inline void emu_wgmma_wait_group_sync_aligned(int line, unsigned left) { emu_product_wait(left, line); }
 inline void emu_cvt_rn_f16x2_f32(int, unsigned &both, float high, float low) {

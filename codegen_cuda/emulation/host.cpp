@@ -77,19 +77,22 @@ void emu_copy_wait(unsigned left, int checked) {  // for all groups but the last
   mine.erase(mine.begin(), c);
 }
 
-void emu_product_begin(void (*run)(void *), const void *data, size_t bytes, uint32_t *const *sums, size_t count) {
+void emu_product_begin(int line, void (*run)(void *), const void *data, size_t bytes, uint32_t *const *sums, size_t count) {
+  if (!registers_fenced[here.thread]) wrong("race", line, "begins its first product without wgmma.fence");
   std::vector<Product> &mine = products[here.thread];
   static unsigned known[1024];  // the version of what the last product knew
   Product product{run, product_groups[here.thread], nullptr, {sums, sums + count}, {}};
   if (in_parts) {
     const bool same = !mine.empty() && known[here.thread] == versions[here.thread];
-    product.known = same ? mine.back().known : std::make_shared<const Knowledge>(knowledge[here.thread]);
+    product.known = same ? mine.back().known : std::make_shared<const Knowledge>(knows_now(here.thread));
     known[here.thread] = versions[here.thread];
   }
   memcpy(product.data, data, bytes);
   hold(here.thread, product);
   mine.push_back(product);
 }
+
+void emu_product_fence() { registers_fenced[here.thread] = true; }
 
 void emu_product_commit() { ++product_groups[here.thread]; }
 

@@ -23,6 +23,7 @@ enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK, ATOMIC, IN_FLIGHT, TENSOR_CORES, 
 
 struct Knowledge {
   uint32_t plain[AGENTS], fenced[AGENTS];  // the time before which all that an agent did is known
+  uint32_t epoch, made;                    // of what a thread knew when it began something: the epoch, and when that was
   void learn(const Knowledge &other) {
     for (uint32_t *mine : {plain, fenced}) {
       const uint32_t *its = mine == plain ? other.plain : other.fenced;
@@ -46,6 +47,11 @@ inline void meet_in_parts() {
     std::fill_n(knowledge[t].fenced, (unsigned)AGENTS, now);
     ++versions[t];
   }
+}
+
+inline const Knowledge &knows_now(unsigned t) {  // what thread t knows that begins something
+  knowledge[t].epoch = epoch, knowledge[t].made = now++;
+  return knowledge[t];
 }
 
 inline const Knowledge &told(unsigned t) {  // what thread t tells: its own deeds until now, too
@@ -76,12 +82,14 @@ inline void learn_all() {
 inline uint16_t warp_of(uint16_t id) { return id < 1024 ? id >> 5 : id < 1056 ? id - 1024 : 0xffff; }
 
 inline bool knows(unsigned t, unsigned agent, uint32_t time) {
-  return agent == t || time < (judged[t] ? *judged[t] : knowledge[t]).plain[agent];
+  if (agent == t) return judged[t] == nullptr || time <= judged[t]->made;
+  return time < (judged[t] ? *judged[t] : knowledge[t]).plain[agent];
 }
 
 // Whether an access of `id` at `time`, its warp's time `then`, is ordered before one of thread `t`.
 inline bool ordered(uint16_t id, uint32_t time, uint16_t then, uint16_t t) {
-  if (time < epoch || id == t || (warp_of(id) == t >> 5 && then != warp_time[t >> 5])) return true;
+  if (time < (judged[t] ? judged[t]->epoch : epoch)) return true;
+  if (judged[t] == nullptr && (id == t || (warp_of(id) == t >> 5 && then != warp_time[t >> 5]))) return true;
   if (!in_parts) return false;
   return id < 1024 ? knows(t, id, time) : id >= COPIED && knows(t, ENGINES + id - COPIED, time);
 }

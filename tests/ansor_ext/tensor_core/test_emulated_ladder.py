@@ -61,6 +61,7 @@ FAULTS = {
     "a wait that others do not hear of": (READ_WAIT + "      together(group);", READ_WAIT, "read without a barrier"),
     "a box that is not full": ("      together(group);\n      if", "      if", "wrote without a barrier between"),
     "a block that ends too early": (LAST_WAIT, "", "wait_group.read is missing"),
+    "no fence for registers": ('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");', "", "without wgmma.fence"),
     "registers": ("u32 40", "u32 44", "44 registers a thread"),
     "a tile at 64 bytes": ("full + 1024", "full + 1088", "misaligned"),
     "memory that is aligned by chance": ("__align__(1024)", "__align__(64)", "misaligned"),
