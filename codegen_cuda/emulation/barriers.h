@@ -96,6 +96,7 @@ inline void make_mbarrier(void *at, int line, unsigned count) {
   meet_in_parts();
   mbarriers.emplace_back();
   Mbarrier &b = mbarriers.back();
+  agents = ENGINES + (unsigned)mbarriers.size();
   b.at = (uintptr_t)at, b.slot = (unsigned)mbarriers.size() - 1, b.count = count, b.pending = (int)count;
   b.made_by = (uint16_t)here.thread, b.made_at = now, b.live = true;
 }
@@ -247,6 +248,7 @@ inline void report_deadlock() {
 }
 
 inline void forget_barriers() {
+  agents = ENGINES;
   mbarriers.clear();
   for (Named &n : named) n.come = 0, n.waiting.clear();
 }

@@ -45,7 +45,7 @@ struct Product {
   void (*run)(void *);
   unsigned group;
   std::shared_ptr<const Knowledge> known;  // what the thread knew when it was begun
-  std::vector<uint32_t *> sums;            // registers that are not to be touched until then
+  std::shared_ptr<const std::vector<uint32_t *>> sums;  // registers that are not to be touched until then
   alignas(16) char data[128];
 };
 inline std::vector<Product> products[1024];  // that a thread has not waited for
@@ -54,7 +54,7 @@ inline bool registers_fenced[1024];          // whether a thread has executed wg
 inline std::unordered_map<uint32_t *, uint32_t> held[1024];  // sums of these products; registers are NaN meanwhile
 
 inline void hold(unsigned t, const Product &product) {
-  for (uint32_t *sum : product.sums)
+  for (uint32_t *sum : *product.sums)
     if (held[t].emplace(sum, *sum).second) *sum = UNDEFINED;
 }
 

@@ -164,7 +164,7 @@ inline void read_store(Transfer &s) {
     if (c.write_time >= s.time)
       report("race", c.write_pc + module_base, offset_of(s.pc), 0, "has byte %zu of %s stored by the copy engine, and "
              "%s writes it before wait_group.read", i << r.shift, r.name.c_str(), accessor(c, true).c_str());
-    note(r.reads + i * READERS, s.thread);
+    note(r.reads + i * readers(), s.thread);
   }
   for (const Piece &p : s.pieces) s.data.insert(s.data.end(), (char *)p.shared, (char *)p.shared + p.bytes);
 }

@@ -77,18 +77,22 @@ void emu_copy_wait(unsigned left, int checked) {  // for all groups but the last
   mine.erase(mine.begin(), c);
 }
 
-void emu_product_begin(int line, void (*run)(void *), const void *data, size_t bytes, uint32_t *const *sums, size_t count) {
+void emu_product_begin(
+    int line, void (*run)(void *), const void *data, size_t bytes, uint32_t *const *sums, size_t count) {
   if (!registers_fenced[here.thread]) wrong("race", line, "begins its first product without wgmma.fence");
   std::vector<Product> &mine = products[here.thread];
   static unsigned known[1024];  // the version of what the last product knew
-  Product product{run, product_groups[here.thread], nullptr, {sums, sums + count}, {}};
+  Product product{run, product_groups[here.thread], nullptr, nullptr, {}};
   if (in_parts) {
     const bool same = !mine.empty() && known[here.thread] == versions[here.thread];
     product.known = same ? mine.back().known : std::make_shared<const Knowledge>(knows_now(here.thread));
     known[here.thread] = versions[here.thread];
   }
   memcpy(product.data, data, bytes);
-  hold(here.thread, product);
+  const std::vector<uint32_t *> places(sums, sums + count);
+  const bool alike = !mine.empty() && *mine.back().sums == places;
+  product.sums = alike ? mine.back().sums : std::make_shared<const std::vector<uint32_t *>>(places);
+  if (!alike) hold(here.thread, product);
   mine.push_back(product);
 }
 
@@ -111,7 +115,8 @@ void emu_product_wait(unsigned left, int line) {
     judged[me] = nullptr;
   }
   mine.erase(mine.begin(), mine.begin() + count);
-  for (const Product &product : mine) hold(me, product);
+  for (size_t i = 0; i < mine.size(); ++i)
+    if (i == 0 || mine[i].sums != mine[i - 1].sums) hold(me, mine[i]);
   meet_group(line);
   if (in_parts) knowledge[me].plain[TENSOR + me / GROUP_THREADS] = ++now, ++versions[me];
 }
@@ -266,7 +271,7 @@ static void place_shared_arrays() {
   for (Region &r : shared_arrays) {
     r.start += base;
     r.cells = new_cells(r.bytes, r.shift);
-    r.reads = shadow<LastRead>(r.bytes, r.shift, READERS);
+    r.reads = shadow<LastRead>(r.bytes, r.shift, MOST_READERS);
     shared_start = std::min(shared_start, r.start);
     shared_end = std::max(shared_end, r.start + std::max<size_t>(r.bytes, 65536));
   }

@@ -24,7 +24,7 @@ struct Region {
   size_t alignment;  // what the declaration promises; vector accesses beyond it are misaligned
   bool shared, ready;  // `ready`: holds values before the first write
   Cell *cells;
-  LastRead *reads;   // of shared memory: READERS of each cell
+  LastRead *reads;   // of shared memory: `readers()` of each cell
 };
 
 inline const uintptr_t SLOTS = 0x100000000000;
@@ -114,7 +114,7 @@ inline void read_cell(const Region &r, size_t i, uint16_t t, uintptr_t pc) {
   Cell &c = r.cells[i];
   judge_read(r, c, i << r.shift, t, pc);
   if (in_parts && r.shared) {
-    note(r.reads + i * READERS, t);
+    note(r.reads + i * readers(), t);
     c.reader = t, c.read_pc = (uint32_t)offset_of(pc);
   } else {
     note_read(r, c, t, pc);
@@ -125,7 +125,7 @@ inline void read_cell(const Region &r, size_t i, uint16_t t, uintptr_t pc) {
 inline bool all_read(const Region &r, Cell &c, size_t i, uint16_t t) {
   const uint32_t first = r.shared ? block_start : launch_start;
   if (in_parts && r.shared) {
-    const uint16_t reader = unknown_reader(r.reads + i * READERS, t);
+    const uint16_t reader = unknown_reader(r.reads + i * readers(), t);
     if (reader != 0xffff) c.reader = reader, c.read_time = now;
     if (reader != 0xffff) return false;
   }

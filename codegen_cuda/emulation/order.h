@@ -21,15 +21,18 @@ enum { TENSOR = 1024, ENGINES = TENSOR + GROUPS, AGENTS = ENGINES + MOST_BARRIER
 // ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, COPIED + the number of an mbarrier, and
 enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK, ATOMIC, IN_FLIGHT, TENSOR_CORES, BARRIER, COPIED = 3000 };
 
+inline unsigned agents = ENGINES;  // in use: those from here on are none
+
 struct Knowledge {
-  uint32_t plain[AGENTS], fenced[AGENTS];  // the time before which all that an agent did is known
-  uint32_t epoch, made;                    // of what a thread knew when it began something: the epoch, and when that was
+  uint32_t plain[AGENTS], fenced[1024];  // the time before which all that an agent did is known
+  uint32_t epoch, made;                  // of what a thread knew when it began something: the epoch, and when that was
+  void learn_fences(const Knowledge &other) {
+    for (unsigned i = 0; i < threads; ++i) fenced[i] = std::max(fenced[i], other.fenced[i]);
+  }
   void learn(const Knowledge &other) {
-    for (uint32_t *mine : {plain, fenced}) {
-      const uint32_t *its = mine == plain ? other.plain : other.fenced;
-      for (unsigned i = 0; i < threads; ++i) mine[i] = std::max(mine[i], its[i]);
-      for (unsigned i = TENSOR; i < AGENTS; ++i) mine[i] = std::max(mine[i], its[i]);
-    }
+    for (unsigned i = 0; i < threads; ++i) plain[i] = std::max(plain[i], other.plain[i]);
+    for (unsigned i = TENSOR; i < agents; ++i) plain[i] = std::max(plain[i], other.plain[i]);
+    learn_fences(other);
   }
 };
 
@@ -44,7 +47,7 @@ inline void meet_in_parts() {
   if (in_parts) return;
   in_parts = true, ++now;
   for (unsigned t = 0; t < threads; ++t) {
-    std::fill_n(knowledge[t].fenced, (unsigned)AGENTS, now);
+    std::fill_n(knowledge[t].fenced, threads, now);
     ++versions[t];
   }
 }
@@ -66,17 +69,20 @@ inline void learn(unsigned t, const Knowledge &other) {
 
 inline void fence(unsigned t) {
   meet_in_parts();
-  memcpy(knowledge[t].fenced, told(t).plain, sizeof knowledge[t].fenced);
-  for (unsigned u = 0; u < threads; ++u) knowledge[t].fenced[u] = std::max(knowledge[t].fenced[u], epoch);
+  told(t);
+  for (unsigned u = 0; u < threads; ++u)
+    knowledge[t].fenced[u] = std::max({knowledge[t].fenced[u], knowledge[t].plain[u], epoch});
   ++versions[t];
 }
 
 // All threads have met: each knows of all, and of fences what any of them knew.
 inline void learn_all() {
-  static Knowledge all;
-  all = knowledge[0];
-  for (unsigned t = 1; t < threads; ++t) all.learn(knowledge[t]);
-  for (unsigned t = 0; t < threads; ++t) learn(t, all);
+  for (unsigned t = 1; t < threads; ++t) knowledge[0].learn_fences(knowledge[t]);
+  ++versions[0];
+  for (unsigned t = 1; t < threads; ++t) {
+    memcpy(knowledge[t].fenced, knowledge[0].fenced, threads * sizeof(uint32_t));
+    ++versions[t];
+  }
 }
 
 inline uint16_t warp_of(uint16_t id) { return id < 1024 ? id >> 5 : id < 1056 ? id - 1024 : 0xffff; }
@@ -96,13 +102,17 @@ inline bool ordered(uint16_t id, uint32_t time, uint16_t then, uint16_t t) {
 
 // ---------------------------------------------------------------- readers of a place in shared memory
 
-// The last read by threads of a warp, or by the tensor cores of a group; `lane` is 32 where several were not ordered.
+// The last read by threads of a warp; `lane` is 32 where several were not ordered.  Those by tensor cores of groups
+// stand behind those of warps: a place has as many as the block has warps and groups.
 struct LastRead { uint32_t time, lane; };
-enum { READERS = 32 + GROUPS };
+enum { MOST_READERS = 32 + GROUPS };
+
+inline unsigned warps() { return (threads + 31) / 32; }
+inline unsigned readers() { return warps() + (threads + GROUP_THREADS - 1) / GROUP_THREADS; }
 
 inline bool known(const LastRead &read, unsigned reader, unsigned t) {
   if (read.time < epoch) return true;
-  if (reader >= 32) return knows(t, TENSOR + reader - 32, read.time);
+  if (reader >= warps()) return knows(t, TENSOR + reader - warps(), read.time);
   if (read.lane < 32) return knows(t, reader * 32 + read.lane, read.time);
   for (unsigned u = reader * 32; u < std::min(threads, reader * 32 + 32); ++u)
     if (!knows(t, u, read.time)) return false;
@@ -111,7 +121,7 @@ inline bool known(const LastRead &read, unsigned reader, unsigned t) {
 
 inline void note(LastRead *reads, unsigned t) {
   if (judged[t]) {
-    reads[32 + t / GROUP_THREADS] = {now, 0};
+    reads[warps() + t / GROUP_THREADS] = {now, 0};
     return;
   }
   LastRead &mine = reads[t >> 5];
@@ -120,10 +130,9 @@ inline void note(LastRead *reads, unsigned t) {
 
 // A reader that thread t does not know of: the id of an accessor; 0xffff where there is none.
 inline uint16_t unknown_reader(const LastRead *reads, unsigned t) {
-  for (unsigned reader = 0; reader < READERS; ++reader) {
-    if (reader == (threads + 31) / 32) reader = 32;
+  for (unsigned reader = 0; reader < readers(); ++reader) {
     if (known(reads[reader], reader, t)) continue;
-    if (reader >= 32) return TENSOR_CORES;
+    if (reader >= warps()) return TENSOR_CORES;
     return reads[reader].lane < 32 ? (uint16_t)(reader * 32 + reads[reader].lane) : (uint16_t)SEVERAL;
   }
   return 0xffff;
