@@ -27,7 +27,7 @@ _FUNCTIONS = re.compile(
     r"(mbarrier|cp\.async\.bulk|fence|bar|barrier|setmaxnreg|elect|prefetch|setp|selp|wgmma|cvt|min)\..*"
 )
 """What is a function of its name."""
-_SPELLINGS = re.compile(r"::cta|(?<=shared)::cluster(?=\.global)|\.tile|\.[1-5]d|\.(release|acquire|relaxed)\.cta|_\|")
+_SPELLINGS = re.compile(r"::cta|(?<=shared)::cluster(?=\.global)|\.(tile|[1-5]d|L2::cache_hint|(rel|acq)\w+\.cta)")
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
 _READ = {False: "emu_tile_word", True: "emu_turned_word"}
 """What reads a word of a tile that is turned or is not."""

@@ -59,27 +59,30 @@ template <class T> inline void emu_elect_sync(int line, T &elected, unsigned mas
   elected = (unsigned)__builtin_ctz((unsigned)emu_warp(EMU_BALLOT, line, mask, 1, 0, 32)) == emu_lane_number();
 }
 
-template <class P, int rank>
+// Addresses in global memory, of maps, too, are pointers or numbers; a hint for caches changes nothing.
+template <class M, class P, int rank, class... Hint>
 __forceinline__ void emu_cp_async_bulk_tensor_shared_global_mbarrier_complete_tx_bytes(
-    int line, P to, const void *map, const int (&at)[rank], P barrier) {
-  emu_box_load(line, map, at, rank, emu_shared(to), emu_shared(barrier));
+    int line, P to, M map, const int (&at)[rank], P barrier, Hint...) {
+  emu_box_load(line, (const void *)map, at, rank, emu_shared(to), emu_shared(barrier));
 }
-template <class P, int rank>
+template <class M, class P, int rank, class... Hint>
 __forceinline__ void emu_cp_async_bulk_tensor_global_shared_bulk_group(
-    int line, const void *map, const int (&at)[rank], P from) {
-  emu_box_store(line, map, at, rank, emu_shared(from));
+    int line, M map, const int (&at)[rank], P from, Hint...) {
+  emu_box_store(line, (const void *)map, at, rank, emu_shared(from));
 }
-EMU_PTX emu_cp_async_bulk_shared_global_mbarrier_complete_tx_bytes(
-    int line, P to, const void *from, unsigned bytes, P barrier) {
-  emu_row_load(line, emu_shared(to), from, bytes, emu_shared(barrier));
+template <class M, class P, class... Hint>
+__forceinline__ void emu_cp_async_bulk_shared_global_mbarrier_complete_tx_bytes(
+    int line, P to, M from, unsigned bytes, P barrier, Hint...) {
+  emu_row_load(line, emu_shared(to), (const void *)from, bytes, emu_shared(barrier));
 }
-EMU_PTX emu_cp_async_bulk_global_shared_bulk_group(int line, void *to, P from, unsigned bytes) {
-  emu_row_store(line, to, emu_shared(from), bytes);
+template <class M, class P, class... Hint>
+__forceinline__ void emu_cp_async_bulk_global_shared_bulk_group(int line, M to, P from, unsigned bytes, Hint...) {
+  emu_row_store(line, (void *)to, emu_shared(from), bytes);
 }
 inline void emu_cp_async_bulk_commit_group(int) { emu_stores_commit(); }
 inline void emu_cp_async_bulk_wait_group(int, unsigned left) { emu_stores_wait(left, 0); }
 inline void emu_cp_async_bulk_wait_group_read(int, unsigned left) { emu_stores_wait(left, 1); }
-inline void emu_prefetch_tensormap(int, const void *) {}
+EMU_PTX emu_prefetch_tensormap(int, P) {}
 
 template <class T, class A, class B> inline void emu_setp_ne_b32(int, T &p, A a, B b) { p = a != b; }
 template <class T, class A, class B> inline void emu_setp_eq_b32(int, T &p, A a, B b) { p = a == b; }

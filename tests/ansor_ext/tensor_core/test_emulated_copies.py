@@ -125,7 +125,8 @@ BOXES = {
     "swizzled over 128 bytes": Box("float16", (80, 128), (64, 64), (-5, 64), 128),
 }
 
-LOAD = """INIT
+LOAD = """asm volatile("prefetch.tensormap [%0];" ::"l"(&M));
+  INIT
   if (t == 0) {{ EXPECT({nbytes}); {load} }}
   await(b, 0);
   for (int i = t; i < {nbytes}; i += 64) out[i] = x[i];"""
@@ -177,11 +178,12 @@ def test_a_box_is_stored(name: str) -> None:
 ROWS = """INIT
   if (t == 0) {
     EXPECT(512);
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(at(x)), "l"(given), "r"(512), "r"(b) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;"
+                 ::"r"(at(x)), "l"((u64)given), "r"(512), "r"(b), "l"(0ull) : "memory");
     await(b, 0);
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                 ::"l"(out + 16), "r"(at(x) + 128), "r"(256));
+                 ::"l"((u64)(out + 16)), "r"(at(x) + 128), "r"(256));
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }"""
@@ -199,7 +201,7 @@ def test_rows_go_there_and_back(check: bool) -> None:
     [
         ('"r"(512), "r"(b)', '"r"(504), "r"(b)', "multiples of 16"),
         ("at(x)), ", "at(x) + 8), ", "misaligned"),
-        ('"l"(given)', '"l"(given + 64)', "out of bounds"),
+        ('"l"((u64)given)', '"l"((u64)(given + 64))', "out of bounds"),
         ("    await(b, 0);\n", "", "whose asynchronous copy was not waited for"),
         ("EXPECT(512);", "EXPECT(496);", "expects 496 bytes, and 512 are on their way"),
         ("EXPECT(512);", "x[64] = 1; EXPECT(512);", "overwrite byte 64 of x, .* without fence"),
