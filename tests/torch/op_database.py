@@ -121,12 +121,11 @@ def tried(job: tuple[int, str, str, bool]) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     signal.signal(signal.SIGALRM, _stop)
-    torch.backends.cudnn.allow_tf32 = False
     op, dtype, found = operators()[index], getattr(torch, kind), list[dict[str, Any]]()
     rounded = kind == "uint8" and any(word in f"{op.name}.{op.variant_test_name}" for word in ROUNDED)
     if rounded or dtype not in (op.dtypesIfCUDA if device == "cuda" else op.dtypes):
         return found
-    with torch.no_grad():
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         for k, sample in enumerate(_samples(op, dtype, device, edges)):
             signal.alarm(SAMPLE_SECONDS)
             try:
