@@ -222,8 +222,11 @@ void emu_box_load(int line, const void *map, const int *at, int rank, void *to, 
   const TensorMap &m = map_at(map, rank, line);
   load(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER), barrier, 128);
 }
+// Boxes are loaded from before a tensor, as they are from behind it; of a store an H200 makes an illegal instruction.
 void emu_box_store(int line, const void *map, const int *at, int rank, void *from) {
   const TensorMap &m = map_at(map, rank, line);
+  for (int k = 0; k < rank; ++k)
+    if (at[k] < 0) wrong("out of bounds", line, "stores a box that begins before its tensor, at %d", at[k]);
   store(line, transfer(pieces_of(m, at, (uintptr_t)from), (uintptr_t)from, box_bytes(m), CALLER), 128);
 }
 void emu_row_load(int line, void *to, const void *from, unsigned bytes, void *barrier) {

@@ -97,6 +97,11 @@ class Box:
                 text = f'"{name} [%0, {{{coordinates}}}], [%1];" ::"l"(&M), "r"(at(x)), {numbers}'
         return f'asm volatile({text} : "memory");'
 
+    @property
+    def begins_inside(self) -> bool:
+        """No axis begins before the tensor: so must boxes that are stored."""
+        return min(self.at) >= 0
+
     def map(self, array: np.ndarray, number: int = 0) -> np.void:
         return tensor_map(array, number, self.box, self.swizzle, self.steps)
 
@@ -154,11 +159,19 @@ STORE = """for (int i = t; i < {nbytes}; i += 64) x[i] = given[i];
   }}"""
 
 
-@pytest.mark.parametrize("name", BOXES)
+STORED = {
+    **{name: box for name, box in BOXES.items() if box.begins_inside},
+    "all axes are cut at their ends": Box("float32", (9, 20), (8, 12), (3, 12)),
+    "three axes of a middle": Box("float16", (4, 5, 64), (2, 4, 32), (1, 3, 40)),
+    "swizzled over 128 bytes behind the end": Box("float16", (80, 128), (64, 64), (33, 64), 128),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
 @pytest.mark.one_in(2)
 def test_a_box_is_stored(name: str) -> None:
     """What lies outside of the tensor is left out; all else of the tensor stays as it is."""
-    box = BOXES[name]
+    box = STORED[name]
     array = box.array()
     rng = np.random.default_rng(0)
     new = rng.integers(1, 100, box.counts).astype(box.dtype)
@@ -173,6 +186,18 @@ def test_a_box_is_stored(name: str) -> None:
     )
     launched(source, [array, given, box.map(array)], [2, 1])
     np.testing.assert_array_equal(array, want)
+
+
+@pytest.mark.parametrize("name", [name for name, box in BOXES.items() if not box.begins_inside])
+@pytest.mark.one_in(3)
+def test_a_box_that_is_stored_must_begin_inside(name: str) -> None:
+    """Elsewhere a device has an illegal instruction (tests/gpu/test_gpu_copy_engine.py)."""
+    box = BOXES[name]
+    array = box.array()
+    body = STORE.format(nbytes=box.nbytes, store=box.text("store"))
+    source = kernel("const __grid_constant__ TensorMap M, const unsigned char *given", body)
+    with pytest.raises(EmulatorError, match="stores a box that begins before its tensor, at -"):
+        launched(source, [array, np.zeros(box.nbytes, np.uint8), box.map(array)], [2, 1])
 
 
 ROWS = """INIT
