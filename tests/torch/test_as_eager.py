@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+import relay_lite as relay
+from relay_lite import reference
 from relay_lite.pytorch.dynamo import ansor
 from tests.nonempty import nonempty
 
@@ -40,6 +43,20 @@ ENDS = [(0, 7, 50), (-3, 3, 13), (5, -9, 29), (0, 1, 2), (4, 9, 1), (-100, 100, 
 def test_linspace(start: int, end: int, steps: int, dtype: torch.dtype) -> None:
     """Decomposed, integers are cut floats, some of which fall short of what they are."""
     same(lambda x: x + torch.linspace(start, end, steps, dtype=dtype), torch.ones((), dtype=dtype))
+
+
+class Spaced(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + torch.linspace(0, 7, 50, dtype=torch.int64), x + torch.linspace(x, 9.0, 5)
+
+
+def test_linspace_of_an_exported_program() -> None:
+    """Also from a tensor, which is another overload."""
+    x = torch.ones(())
+    mod, _ = relay.frontend.from_exported_program(torch.export.export(Spaced(), (x,)))
+    (name,) = [v.name for v in mod["main"].params]
+    for got, want in nonempty(zip(reference.run(mod, {name: x.numpy()}), Spaced()(x), strict=True)):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("base", [2.0, 10.0])

@@ -22,8 +22,8 @@ from .program import STATIC, SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, 
 SKIPPED = ("device", "layout", "memory_format")
 """Types of arguments that say where a tensor lies and in which order: not what it is."""
 
-WHOLE = ("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "linspace")
-"""Operators of ATen that are not taken apart."""
+WHOLE = ("scaled_dot_product_attention", "lstm", "gru", "rnn_tanh", "rnn_relu", "linspace.default")
+"""Operators of ATen, or overloads, that are not taken apart."""
 
 
 def read_program(program: Any) -> AtenGraph:
@@ -52,7 +52,7 @@ def decomposed(program: Any) -> Any:
     recurrent layer would be as many copies of a step as there are, and integers of linspace would be cut floats.
     """
     table = import_module("torch.export").default_decompositions()
-    whole = [op for op in table if str(op).split(".")[1] in WHOLE]
+    whole = [op for op in table if {str(op).split(".")[1], str(op).partition(".")[2]} & {*WHOLE}]
     for op in whole:
         del table[op]
     return program.run_decompositions(table)
