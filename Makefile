@@ -72,7 +72,7 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 	touch $@
 
 test-torch: $(VENV)/.installed-torch
-	$(RUN) -m pytest -m torch -p no:logging tests/torch tests/reports
+	$(RUN) -m pytest -m torch tests/torch tests/reports
 
 test-clang: $(VENV)/.installed
 	CC=$(CLANG) $(PYTEST) -m "not slow and not long and not gpu and not torch" tests/codegen_c tests/reports

@@ -603,7 +603,7 @@ def test_inputs_of_another_device_are_brought(programs: list[TorchProgram]) -> N
     """The partitioner may hand a part what lies elsewhere; its address would mean nothing there."""
     torch.compile(F.relu, backend="ansor")(torch.randn(3))
     other = type("Elsewhere", (), {"device": "meta", "to": lambda self, *a, **k: torch.ones(3)})()
-    assert torch.equal(programs[0]._aligned(other), torch.ones(3)) and programs[0].copied == 1
+    assert torch.equal(programs[0]._aligned(other, torch.float32), torch.ones(3)) and programs[0].copied == 1
 
 
 def test_a_budget_leaves_time_for_operators_in_pytorch(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
