@@ -124,6 +124,32 @@ def test_what_was_made_before_a_turn_is_kept_until_its_last_step() -> None:
         plan_from_json(plan_of(*turn, Step("", (), (), (5,), back=3)).to_json())
 
 
+def test_what_a_turn_kept_is_free_behind_it() -> None:
+    """Storage 3, made before the turn, is used by no step after it; storage 4 then lies in its place."""
+    turn = [Step("a", (0, 3, 5), (3, 5)), Step("b", (3, 2, 5), (2, 5)), Step("", (), (), (5,), back=1)]
+    plan = plan_of(*turn, Step("c", (0, 4), (4,)), Step("d", (4, 1), (1,)))
+    assert plan_from_json(plan.to_json()) == plan
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("seed", range(6))
+def test_loops_one_after_the_other(seed: int) -> None:
+    """The memory of the first is used again by the second; the plan is sound, and so is what is read from JSON."""
+    rng, limit, x = np.random.default_rng([54, seed]), Var("limit", TRIP), Var("x", TENSOR)
+    values: list[Expr] = [x, x]
+    for _ in range(3):
+        values = unbounded(rng, [call("tanh", v) for v in values], limit, seed % 2)
+    function = Function((limit, x), Tuple(tuple(values)))
+    library = relay.build(function, "c")
+    assert plan_from_json(json.loads(json.dumps(library.plan.to_json()))) == library.plan
+    network = relay.graph_executor.GraphModule(library["default"]())
+    for trips in nonempty(LIMITS):
+        given = {"x": rng.standard_normal(TENSOR.shape).astype("float32"), "limit": np.array(trips)}
+        network.run(**given)
+        for k, want in nonempty(enumerate(run(function, given))):
+            np.testing.assert_allclose(network.get_output(k).numpy(), want, rtol=1e-4, atol=1e-5, err_msg=str(trips))
+
+
 @pytest.mark.parametrize("step", [Step("", (), ()), Step("", (), (), back=2), Step("k", (0, 1), (1,), back=1)])
 def test_steps_that_go_nowhere_are_refused(step: Step) -> None:
     with pytest.raises(GraphError, match="a step has a kernel, or goes back to one before it"):

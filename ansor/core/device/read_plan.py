@@ -89,7 +89,7 @@ def require_order(plan: ExecutionPlan) -> None:
         require(not shared, GraphError, "plan", f"step {k} overwrites what is still needed", storages=shared)
         for s in step.written:
             written[whole[s]] = _joined(written.get(whole[s], []), _span(plan, s))
-        ended = {s for s in inside if last[s] <= k}
+        ended = {s for s in (alive if step.back else inside) if last[s] <= k}
         alive -= ended
         for s in ended:
             written.pop(s, None)
