@@ -68,7 +68,7 @@ class NetworkLibrary:
         law = f"was built for target {self.target!r}, which runs on {backend.device_type} devices"
         require(ok, GraphError, "network", law, device=str(device))
         backend.check_machine(self.machine, device.device_id)
-        guarded = [step.kernel for step in self.plan.steps if step.kernel and (step.where or step.unless)]
+        guarded = [step.kernel for step in self.plan.steps if step.unless or (step.kernel and step.where)]
         law = f"executors of {self.kind!r} pass over no kernel"
         require(not guarded or passes_over(self.kind), GraphError, "network", law, kernels=guarded)
         return NetworkOnDevice(self, backend.open(self, device.device_id), device)

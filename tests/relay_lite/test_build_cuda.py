@@ -13,7 +13,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.device.network_plan import ExecutionPlan
+from ansor.core.device.network_plan import ExecutionPlan, Step
 from ansor.core.target.hardware import HardwareParams
 from ansor.policy.default_schedule import default_states
 from ansor.sketch.plain import plain_state
@@ -102,12 +102,18 @@ def test_export_and_load(library: NetworkLibrary, tmp_path: Path) -> None:
     assert again.machine == {"architecture": "sm_90"}
 
 
-def test_a_plan_that_passes_over_kernels_is_refused(library: NetworkLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("goes_back", [False, True])
+def test_a_plan_that_passes_over_kernels_is_refused(
+    library: NetworkLibrary, monkeypatch: pytest.MonkeyPatch, goes_back: bool
+) -> None:
+    """So is one with steps that go back where a bool is false: executors ask for those that are true."""
     monkeypatch.setattr(CudaNetworkBackend, "check_machine", lambda *_: None)
     first, *others = library.plan.steps
     storages = [replace(s, nbytes=1) if k == 0 else s for k, s in enumerate(library.plan.storages)]
+    back = Step("", (), (), (), (0,), 1)
+    steps = (first, back, *others) if goes_back else (replace(first, unless=(0,)), *others)
     guarded = object.__new__(ExecutionPlan)  # a guard is one byte, and this plan has no such storage
-    vars(guarded).update(vars(library.plan) | {"steps": (replace(first, unless=(0,)), *others), "storages": storages})
+    vars(guarded).update(vars(library.plan) | {"steps": steps, "storages": storages})
     with pytest.raises(GraphError, match="network: executors of 'cuda' pass over no kernel, got kernels="):
         replace(library, plan=guarded)["default"]()
 

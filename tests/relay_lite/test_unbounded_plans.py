@@ -115,7 +115,9 @@ def plan_of(*steps: Step) -> ExecutionPlan:
 
 def test_what_was_made_before_a_turn_is_kept_until_its_last_step() -> None:
     """Storage 3 is made before the turn and read at its beginning, then overwritten at its end by storage 4."""
-    turn = [Step("a", (0, 3), (3,)), Step("b", (3, 2, 5), (2, 5)), Step("c", (2, 4), (4,)), Step("d", (4, 1), (1,))]
+    turn = [
+        Step("a", (0, 3), (3,)), Step("b", (3, 2, 5), (2, 5)), Step("c", (2, 4), (4,)), Step("d", (4, 1, 5), (1, 5))
+    ]  # fmt: skip
     assert plan_from_json(plan_of(*turn).to_json()) == plan_of(*turn)
     for back in (1, 2):
         plan = plan_of(*turn, Step("", (), (), (5,), back=back))
@@ -150,7 +152,33 @@ def test_loops_one_after_the_other(seed: int) -> None:
             np.testing.assert_allclose(network.get_output(k).numpy(), want, rtol=1e-4, atol=1e-5, err_msg=str(trips))
 
 
-@pytest.mark.parametrize("step", [Step("", (), ()), Step("", (), (), back=2), Step("k", (0, 1), (1,), back=1)])
+TURNS = [
+    ([Step("b", (0, 1), (1,))], Step("", (), (), back=1)),  # without a bool
+    ([Step("b", (0, 1), (1,))], Step("", (), (), (5,), back=1)),  # which nothing writes
+    ([Step("b", (0, 5), (5,))], Step("", (), (), (), (5,), back=1)),  # which goes on where it is false
+    ([Step("b", (0, 5), (5,), (6,))], Step("", (), (), (5,), back=1)),  # written where another one is true
+    ([Step("b", (0, 5), (5,), (), (6,))], Step("", (), (), (5, 6), back=1)),  # or false
+    ([Step("b", (0, 5), (5,)), Step("c", (0, 1), (1,))], Step("", (), (), (5,), back=1)),  # before the turn
+]
+
+
+@pytest.mark.parametrize("turn, back", TURNS)
+def test_turns_that_may_go_on_without_a_kernel_are_refused(turn: list[Step], back: Step) -> None:
+    begin = Step("a", (0, 5, 6), (5, 6))
+    plan = replace(plan_of(), storages=(*plan_of().storages, Storage("arena", 1, 160)), steps=(begin, *turn, back))
+    with pytest.raises(GraphError, match="goes back for ever, or no step always writes how long"):
+        plan_from_json(plan.to_json())
+    always = Step("d", (0, 5), (5,))
+    ends = replace(plan, steps=(begin, *turn, always, replace(back, where=(5, *back.where), back=2)))
+    assert plan_from_json(ends.to_json()) == ends
+
+
+NOWHERE = [
+    Step("", (), ()), Step("", (), (), back=2), Step("k", (0, 1), (1,), back=1), Step("", (2,), (2,), (5,), back=1)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", NOWHERE)
 def test_steps_that_go_nowhere_are_refused(step: Step) -> None:
     with pytest.raises(GraphError, match="a step has a kernel, or goes back to one before it"):
         plan_of(Step("k", (0, 1), (1,)), step)
@@ -161,7 +189,7 @@ def test_steps_that_go_nowhere_are_refused(step: Step) -> None:
 
 
 def test_a_step_after_which_nothing_is_needed() -> None:
-    plan = plan_of(Step("a", (0, 5), (5,)), Step("b", (0, 1), (1,)), Step("", (), (), (5,), back=1))
+    plan = plan_of(Step("a", (0, 5), (5,)), Step("b", (5, 1), (1, 5)), Step("", (), (), (5,), back=1))
     assert plan_from_json(plan.to_json()) == plan
     with pytest.raises(GraphError, match="there are 6 storages"):
         replace(plan, steps=(plan.steps[0], Step("", (), (), (1,), back=1)))

@@ -116,7 +116,7 @@ class ExecutionPlan:
             ok = 0 <= place.storage < self.externals and place.nbytes == self.storages[place.storage].nbytes
             require(ok, GraphError, "plan", "a named tensor fills a storage outside the arena", tensor=place)
         for k, step in enumerate(self.steps):
-            ok = 0 <= step.back <= k and bool(step.back) is not bool(step.kernel)
+            ok = not step.back if step.kernel else 0 < step.back <= k and not step.storages
             require(ok, GraphError, "plan", "a step has a kernel, or goes back to one before it", step=step)
             ok = all(0 <= s < len(self.storages) for s in step.used) and set(step.written) <= set(step.storages)
             ok = ok and all(self.storages[s].nbytes == 1 for s in (*step.where, *step.unless))

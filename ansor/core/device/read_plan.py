@@ -27,9 +27,9 @@ def plan_from_json(data: Any) -> ExecutionPlan:
     steps = [record(s, ("kernel", "storages", "written"), "step") for s in items(facts["steps"], "steps")]
     plan = ExecutionPlan(
         tuple([_storage(s) for s in storages]),
-        tuple([Step(_kernel(s["kernel"]), sizes(s["storages"], "storages"), sizes(s["written"], "written"),
-                    sizes(s.get("where", ()), "where"), sizes(s.get("unless", ()), "unless"),
-                    size(s.get("back", 0), "back")) for s in steps]),
+        tuple([Step("" if s["kernel"] == "" else text(s["kernel"], "kernel"), sizes(s["storages"], "storages"),
+                    sizes(s["written"], "written"), sizes(s.get("where", ()), "where"),
+                    sizes(s.get("unless", ()), "unless"), size(s.get("back", 0), "back")) for s in steps]),
         _places(facts["inputs"]), _places(facts["params"]), _places(facts["outputs"]),
         size(facts["arena_bytes"], "arena_bytes"),
     )  # fmt: skip
@@ -38,10 +38,6 @@ def plan_from_json(data: Any) -> ExecutionPlan:
     require(total <= network_limit(), GraphError, "plan", law, bytes=total)
     require_order(plan)
     return plan
-
-
-def _kernel(value: Any) -> str:
-    return value if value == "" else text(value, "kernel")
 
 
 def _storage(s: Mapping[str, Any]) -> Storage:
@@ -72,18 +68,22 @@ def require_order(plan: ExecutionPlan) -> None:
     for k, step in enumerate(plan.steps):
         if step.back:
             last |= {s: max(k, end) for s, end in last.items() if first[s] < k - step.back <= end}
+            wanted, turn = ({*step.where}, {*step.unless}), plan.steps[k - step.back : k]
+            ends = [
+                s for s in turn if wanted[0] & {*s.written} and wanted[0] >= {*s.where} and wanted[1] >= {*s.unless}
+            ]
+            require(ends, GraphError, "plan", f"step {k} goes back for ever, or no step always writes how long")
     alive: set[int] = set()
     written: dict[int, list[Span]] = {}
     for k, step in enumerate(plan.steps):
         inside = {whole[s] for s in step.used if plan.storages[whole[s]].kind == "arena"}
-        begun = {whole[s] for s in step.written} & inside
+        begun = {whole[s] for s in step.written} & inside - alive
         read = [s for s in set(step.used) - set(step.written) if whole[s] in inside]
         unwritten = [s for s in read if not _covers(written.get(whole[s], []), _span(plan, s))]
         law = f"step {k} reads memory that no step before it wrote"
         require(not unwritten, GraphError, "plan", law, storages=sorted(unwritten))
         kept = [s for s in step.written if plan.storages[whole[s]].kind == "param"]
         require(not kept, GraphError, "plan", f"step {k} writes to a parameter", storages=kept)
-        begun -= alive
         alive |= begun
         shared = [(a, b) for a in begun for b in alive if a != b and _meet(plan.storages[a], plan.storages[b])]
         require(not shared, GraphError, "plan", f"step {k} overwrites what is still needed", storages=shared)
