@@ -67,6 +67,13 @@ def _in_a_way(c: Array, x: Array) -> Sequence[Array]:
     return [_halved(x)[0] if c else -x]
 
 
+def _in_both_ways(m: Array, x: Array, w: Array) -> Sequence[Array]:
+    x = x.astype("float64")
+    for trip in range(int(m)):
+        x, _ = _halved(x - w if trip % 2 else w - x)
+    return [x]
+
+
 def _in_steps(x: Array) -> Sequence[Array]:
     h, given = np.zeros(3), []
     for row in x:
@@ -173,6 +180,21 @@ CASES = {
                 else_branch = e () => (float[3] b) {{ b = Neg(x) }}> }}""",
         _in_a_way,
         flagged(lambda rng: f32(rng, 3) * 100),
+        (Loop,),
+    ),
+    "a loop in both ways of a branch in a loop": Case(
+        f"""g (int64 m, float[3] x, float[3] w) => (float[3] y) {{
+            two = Constant<value_int = 2>() zero = Constant<value_int = 0>() one = Constant<value_float = 1.0>()
+            y = Loop (m, , x) <body = f (int64 i, bool go, float[3] s) => (bool go2, float[3] t) {{
+                go2 = Identity(go) rest = Mod(i, two) even = Equal(rest, zero)
+                t = If (even) <then_branch = t () => (float[3] a) {{
+                        v0 = Sub(w, s) e0 = ReduceMax<keepdims = 0>(v0) c0 = Greater(e0, one)
+                        a = {HALVE.format(k=1)} }},
+                    else_branch = e () => (float[3] b) {{
+                        v0 = Sub(s, w) e0 = ReduceMax<keepdims = 0>(v0) c0 = Greater(e0, one)
+                        b = {HALVE.format(k=2)} }}> }}> }}""",
+        _in_both_ways,
+        lambda rng: iter([[np.array(m), f32(rng, 3) * 50, f32(rng, 3) * 50] for m in range(6)]),
         (Loop,),
     ),
     "a loop in each step": Case(

@@ -329,7 +329,7 @@ class _Walk:
     def nodes(self) -> set[Expr]:
         """All nodes of the graph so far."""
         found: set[Expr] = set()
-        for e in self.scope.values():
+        for e in (*self.scope.values(), self.taken):
             if e is not None:
                 found.update(post_order(e, found.__contains__))
         return found
