@@ -59,6 +59,13 @@ def test_linspace_of_an_exported_program() -> None:
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.float32])
+@pytest.mark.parametrize("start, end, steps", [(0.5, 7.9, 5), (-0.9, 3.7, 9), (1.5, -2.5, 7), (3.9, 3.1, 4)])
+def test_linspace_between_floats(start: float, end: float, steps: int, dtype: torch.dtype) -> None:
+    """Where integers are asked for, its ends are integers, too."""
+    same(lambda x: x + torch.linspace(start, end, steps, dtype=dtype), torch.ones((), dtype=dtype))
+
+
 @pytest.mark.parametrize("base", [2.0, 10.0])
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_logspace(base: float, steps: int) -> None:

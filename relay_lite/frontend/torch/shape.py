@@ -203,10 +203,14 @@ def arange(node: Aten) -> Expr:
 
 
 def linspace(node: Aten) -> Expr:
-    """linspace: so many numbers at one distance, those of the second half counted from the end."""
+    """linspace: so many numbers at one distance, those of the second half counted from the end.
+
+    The ends of integers are cut to integers first, as PyTorch's kernels do.
+    """
     node.argument("dtype"), node.argument("steps")
     require_computed(node.shape, node.dtype, str(node))
-    start, end, last = node.number("start"), node.number("end"), node.shape[0] - 1
+    kind, last = float if node.dtype in FLOATS else int, node.shape[0] - 1
+    start, end = kind(node.number("start")), kind(node.number("end"))
     step, at = (end - start) / max(last, 1), np.arange(last + 1)
     return const(np.where(at <= max((last - 1) // 2, 0), start + step * at, end - step * (last - at)), node.dtype)
 
