@@ -13,6 +13,7 @@ import pytest
 import relay_lite as relay
 from codegen_cuda.driver.compile import available_compilers
 from relay_lite.frontend import from_onnx
+from relay_lite.frontend.onnx import control
 from relay_lite.ir.control import Loop
 from tests.nonempty import nonempty
 from tests.reports.test_control_flow import Array, Case, check, check_on_the_emulator, f32, model_of, numbers, outputs
@@ -290,3 +291,21 @@ def test_many_trips_that_are_known() -> None:
     network: Any = relay.graph_executor.GraphModule(relay.build(graph, "c")["default"]())
     network.run(x=np.array([0, 0.5], "float32"))
     np.testing.assert_array_equal(outputs(network, 1)[0], np.array([70000, 70000.5], "float32"))
+
+
+@NEEDS_GCC
+def test_loops_of_many_trips_in_each_other_are_written_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inner one is known to have too many trips for it after the outer one's first."""
+    monkeypatch.setattr(control, "MOST_WRITTEN", 50)
+    monkeypatch.setattr(control, "MOST_STEPS", 100)
+    text = """g (float[2] x) => (float[2] y) <int64 m = {300}> {
+        y = Loop (m, , x) <body = b (int64 i, bool go, float[2] s) => (bool go, float[2] t) {
+            t = Loop (m, , s) <body = c (int64 j, bool on, float[2] u) => (bool on, float[2] v) {
+                one = Constant<value_float = 1.0>() v = Add(u, one) }> }> }"""
+    trips, trip = list[Any](), control._trip
+    monkeypatch.setattr(control, "_trip", lambda *given: trips.append(given) or trip(*given))
+    graph, _ = from_onnx(model_of(text))
+    assert 150 < len(trips) < 200  # 50 of both, and one in each of the outer ones
+    network: Any = relay.graph_executor.GraphModule(relay.build(graph, "c")["default"]())
+    network.run(x=np.array([0, 0.5], "float32"))
+    np.testing.assert_array_equal(outputs(network, 1)[0], np.array([90000, 90000.5], "float32"))

@@ -36,12 +36,14 @@ class Scope:
     """Where a node stands: `nodes` gives all that is there before it, `enter` the outputs of a graph for its inputs.
 
     What a node gives is used where `taken` is true, a bool (None: everywhere); so is what a graph gives that is
-    entered.  Targets that compute both ways of a branch end loops by it in the other one.
+    entered.  Targets that compute both ways of a branch end loops by it in the other one.  `endless` are, by id, bodies
+    of loops that turned out to have more trips than are written out: that is not tried in each trip of an outer loop.
     """
 
     enter: Callable[[OnnxGraph, Sequence[Expr], Expr | None], list[Expr]]
     nodes: Callable[[], set[Expr]]
     taken: Expr | None
+    endless: dict[int, OnnxGraph]
 
     def where(self, condition: Expr) -> Expr:
         """Where the node's results are used, and a condition holds."""
@@ -236,7 +238,8 @@ def _written(node: Node, scope: Scope, body: OnnxGraph, states: list[Expr], coun
     """The trips one after the other, as long as a condition that is known holds."""
     going, rows = True, list[list[Expr]]()
     while going and (count is None or len(rows) < count):
-        if len(rows) == MOST_WRITTEN and len(node.outputs) == len(states):
+        if len(node.outputs) == len(states) and (len(rows) == MOST_WRITTEN or id(body) in scope.endless):
+            scope.endless[id(body)] = body
             raise _Unknown(f"{node}: so many trips are not written out")
         node.require(len(rows) < MOST_WRITTEN, f"at most {MOST_WRITTEN} trips are written out")
         begin = const(len(rows), "int64"), const(True, "bool")

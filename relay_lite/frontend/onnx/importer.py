@@ -235,6 +235,7 @@ class _Walk:
         self.dropped: dict[str, str] = {}
         self.constants = ComputedConstants(weights)
         self.taken: Expr | None = None
+        self.endless: dict[int, OnnxGraph] = {}
 
     def define(self, pairs: Iterable[tuple[str, Expr | None]], what: str) -> None:
         """Enter names; each may be defined only once."""
@@ -299,7 +300,7 @@ class _Walk:
     def expression(self, node: OnnxNode, asked: Node) -> Expr | Sequence[Expr]:
         """The outputs of a node."""
         if node.op in CONTROL:
-            scope = Scope(lambda *inside: self.inline(asked, *inside), self.nodes, self.taken)
+            scope = Scope(lambda *inside: self.inline(asked, *inside), self.nodes, self.taken, self.endless)
             return CONTROL[node.op](asked, scope)
         if node.op in EXPANDED:
             return converted_wide(lambda wide: self.expanded(node, wide), asked)
@@ -340,6 +341,7 @@ class _Walk:
         asked.asked.update(range(len(asked.inputs)), asked.attrs)
         inside = _Walk(body.opsets, {}, 0)
         inside.values, inside.constants, inside.taken = self.values, self.constants, self.taken
+        inside.endless = self.endless
         given = (*asked.inputs, *(None for _ in body.graph.inputs[len(asked.inputs) :]))
         inside.define(((v.name, e) for v, e in zip(body.graph.inputs, given, strict=True)), "input")
         for inner in _needed(body.graph):
