@@ -68,10 +68,8 @@ def require_order(plan: ExecutionPlan) -> None:
     for k, step in enumerate(plan.steps):
         if step.back:
             last |= {s: max(k, end) for s, end in last.items() if first[s] < k - step.back <= end}
-            wanted, turn = ({*step.where}, {*step.unless}), plan.steps[k - step.back : k]
-            ends = [
-                s for s in turn if wanted[0] & {*s.written} and wanted[0] >= {*s.where} and wanted[1] >= {*s.unless}
-            ]
+            turn, on, off = plan.steps[k - step.back : k], {*step.where}, {*step.unless}
+            ends = [s for s in turn if on & {*s.written} and on >= {*s.where} and off >= {*s.unless}]
             require(ends, GraphError, "plan", f"step {k} goes back for ever, or no step always writes how long")
     alive: set[int] = set()
     written: dict[int, list[Span]] = {}
