@@ -17,7 +17,7 @@ from ..ir.errors import GraphError
 from .dynamo import device_of, refuse_training
 from .options import SUBJECT, Options, PathLike
 from .partition import compile_graph
-from .programs import Made, Programs
+from .programs import Made, Programs, Run
 from .recurrent import KeptWhole
 from .written import write
 
@@ -56,7 +56,7 @@ def optimize(
     )
     made = OptimizedModule(model, options)
     with torch.no_grad():
-        made(*example_inputs)
+        made.program(example_inputs, {})
     return made
 
 
@@ -74,13 +74,18 @@ class OptimizedModule(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model gives for these arguments.  Raises GraphError where gradients are asked for."""
+        run, leaves = self.program(args, kwargs)
+        return run(*leaves)
+
+    def program(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Run, list[Any]]:
+        """What runs for such arguments, compiled but not run, as a model may write to buffers; its leaves."""
         leaves, spec = (list(args), None) if _plain(args, kwargs) else tree_flatten((args, kwargs))
         refuse_training([*leaves, *self._parameters_of_model] if torch.is_grad_enabled() else ())
         shapes = tuple([(x.shape, x.stride(), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in leaves])
         run = self._programs.get(
-            (shapes, spec), (), lambda options: exported(self.model, args, kwargs, options), self._weights
+            (shapes, spec), (), lambda options: exported(self.model, tuple(args), kwargs, options), self._weights
         )
-        return run(*leaves)
+        return run, leaves
 
     def _weights(self) -> list[Any]:
         return [*self.model.parameters(), *self.model.buffers()]

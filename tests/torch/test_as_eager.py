@@ -11,6 +11,7 @@ import torch
 
 import relay_lite as relay
 from relay_lite import reference
+from relay_lite.pytorch import optimize
 from relay_lite.pytorch.dynamo import ansor
 from tests.nonempty import nonempty
 
@@ -96,3 +97,42 @@ def test_tensors_of_another_dtype_than_the_trace_promises(dtype: torch.dtype) ->
     x = torch.randn(5, 5, 5).to(dtype)
     others = [torch.rand(5).to(dtype) for _ in range(4)]
     same(lambda *given: torch.ops.aten._batch_norm_with_update(*given, 0.5, 0.6), x, *others)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("size", [(3, 5), (9, 4), (7, 5)])
+def test_averages_of_other_windows_than_one_of_infinities(size: tuple[int, int], dtype: torch.dtype) -> None:
+    """Windows that differ in size: none knows what lies beside it, and halves are not summed in halves."""
+    x = torch.full((2, 3, 7, 6), 30000).to(dtype)
+    x[0, 0, 1, 2], x[0, 1, 4, 5], x[1, 2, 3, 3] = float("nan"), float("inf"), -float("inf")
+    want, got = torch.nn.functional.adaptive_avg_pool2d(x, size), torch.compile(
+        lambda x: torch.nn.functional.adaptive_avg_pool2d(x, size), backend=ansor, dynamic=False
+    )(x)  # fmt: skip
+    assert want.isfinite().any() and not want.isfinite().all()
+    torch.testing.assert_close(got, want, equal_nan=True)
+
+
+class Counter(torch.nn.Module):
+    """Writes to its buffers, and to what it is given, at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("average", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.average.mul_(0.5).add_(x.mean(0), alpha=0.5)
+        return x.sub_(self.average)
+
+
+def test_optimize_does_not_run_the_model() -> None:
+    """What a call writes to is as it was when the model has been compiled."""
+    model, eager, x = Counter().eval(), Counter().eval(), torch.randn(4, 3)
+    given = x.clone()
+    fast = optimize(model, (given,))
+    assert model.calls == 0 and torch.equal(given, x) and not model.average.any()
+    for _ in range(3):
+        torch.testing.assert_close(fast(x.clone()), eager(x.clone()))
+    assert model.calls == eager.calls == 3
+    torch.testing.assert_close(model.average, eager.average)

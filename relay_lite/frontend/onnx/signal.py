@@ -74,8 +74,12 @@ def _resized(x: Expr, axis: int, length: int) -> Expr:
 
 
 def stft(node: Node) -> Expr:
-    """STFT: the transform of every frame of a signal (batch, length, parts), times a window."""
+    """STFT: the transform of every frame of a signal (batch, length, parts), times a window.
+
+    PyTorch's exporter leaves the axis of parts out, which onnxruntime takes for one part.
+    """
     x, step, given = node.input(0), node.scalar(1), node.optional(2)
+    x = reshape(x, (*x.shape, 1)) if len(x.shape) == 2 else x
     length = node.scalar(3) if node.optional(3) is not None else None if given is None else given.shape[0]
     law = "a signal of 3 axes, a frame_step and a frame length that fits are needed"
     fits = len(x.shape) == 3 and step and length and x.shape[1] >= length >= 1

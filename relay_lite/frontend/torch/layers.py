@@ -193,35 +193,23 @@ def pool(op: str, n: int) -> Converter:
 
 
 def adaptive_pool(n: int) -> Converter:
-    """Averages of as many windows as the result has elements: of equal ones a pool, else a product with weights."""
+    """Averages of as many windows as the result has elements, which may overlap and differ in size."""
 
     def convert(node: Aten) -> Expr:
         x, size = node.tensor("self"), node.each("output_size", n)
         inside = x.shape[-n:]
         if all(s == 1 for s in size):
             return call("mean", x, axis=tuple(range(len(x.shape) - n, len(x.shape))), keepdims=True)
+        batched = reshape(x, (1, prod(x.shape[:-n]), *inside))
         if all(d % s == 0 for d, s in zip(inside, size, strict=True)):
             kernel = tuple(d // s for d, s in zip(inside, size, strict=True))
-            batched = reshape(x, (1, prod(x.shape[:-n]), *inside))
             out = node.onnx("AveragePool", batched, kernel_shape=kernel, strides=kernel)[0]
-            return reshape(out, node.shape)
-        for axis in range(n):
-            x = _averaged(x, len(x.shape) - n + axis, size[axis])
-        return x
+        else:
+            wide = cast(batched, accumulated(x.dtype))
+            out = cast(call(f"nn.adaptive_avg_pool{n}d", wide, output_size=size), x.dtype)
+        return reshape(out, node.shape)
 
     return convert
-
-
-def _averaged(x: Expr, axis: int, count: int) -> Expr:
-    """An axis as `count` averages of windows that may overlap."""
-    extent = x.shape[axis]
-    weights = np.zeros((extent, count), x.dtype)
-    for k in range(count):
-        begin, end = k * extent // count, -(-(k + 1) * extent // count)
-        weights[begin:end, k] = 1 / (end - begin)
-    order = [a for a in range(len(x.shape)) if a != axis] + [axis]
-    out = product(transpose(x, order), const(weights, x.dtype), weights=True)
-    return transpose(out, [order.index(a) for a in range(len(order))])
 
 
 def attention(mask: str | None) -> Converter:
