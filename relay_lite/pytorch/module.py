@@ -51,9 +51,6 @@ def optimize(
     options = Options(trials, seconds, log, precision, target, effort, keep_faster)
     kind = type(model).__name__
     require(isinstance(model, torch.nn.Module), GraphError, SUBJECT, "a torch.nn.Module is needed", got=kind)
-    require(
-        not model.training, GraphError, f"{SUBJECT} model {kind}", "it must not be training; call model.eval() first"
-    )
     made = OptimizedModule(model, options)
     with torch.no_grad():
         made.program(example_inputs, {})
@@ -79,6 +76,8 @@ class OptimizedModule(torch.nn.Module):
 
     def program(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Run, list[Any]]:
         """What runs for such arguments, compiled but not run, as a model may write to buffers; its leaves."""
+        subject, training = f"{SUBJECT} model {type(self.model).__name__}", self.model.training
+        require(not training, GraphError, subject, "it must not be training; call model.eval() first")
         leaves, spec = (list(args), None) if _plain(args, kwargs) else tree_flatten((args, kwargs))
         refuse_training([*leaves, *self._parameters_of_model] if torch.is_grad_enabled() else ())
         shapes = tuple([(x.shape, x.stride(), x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in leaves])

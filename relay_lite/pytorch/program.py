@@ -104,8 +104,10 @@ class TorchProgram:
         return made
 
     def _aligned(self, tensor: Any, dtype: Any) -> Any:
-        """A tensor as it is read.  Some operators of PyTorch give another dtype than its traces promise."""
-        here = tensor.device == self.device and tensor.dtype == dtype
+        """A tensor as it is read.  Some operators of PyTorch give another dtype than its traces promise, and what lies
+        in memory may have the other sign (`x.conj().imag`).
+        """
+        here = tensor.device == self.device and tensor.dtype == dtype and not tensor.is_neg()
         if here and tensor.is_contiguous() and tensor.data_ptr() % self.alignment == 0:
             return tensor
         self.copied += 1

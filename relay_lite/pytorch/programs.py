@@ -66,6 +66,10 @@ class Programs:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, and what is read back from a file, has no programs yet: they hold addresses of this process."""
+        return Programs, (self.options, self.most, self.most_measured)
+
     def get(self, shapes: Hashable, weights: Hashable, make: Make, given: Callable[[], Iterable[Any]]) -> Run:
         """The program for shapes and weights; `make` gives one, and what it was made of.
 

@@ -30,6 +30,10 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("relay_lite.frontend.onnx.model", "onnx.inliner"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.numpy_helper"): "comes with the extra [onnx]",
     ("relay_lite.frontend.torch.traced", "torch.export"): "is there where a program of it is; gives a table of rules",
+    (
+        "relay_lite.frontend.torch.traced",
+        "torch.export._remove_effect_tokens_pass",
+    ): "is there where a program of it is",
 }
 """(importing module, imported module): the reason.  `<module>` stands for a name that is known when it runs."""
 

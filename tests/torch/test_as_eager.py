@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ import torch
 
 import relay_lite as relay
 from relay_lite import reference
+from relay_lite.ir.errors import GraphError
 from relay_lite.pytorch import optimize
 from relay_lite.pytorch.dynamo import ansor
 from tests.nonempty import nonempty
@@ -136,3 +139,56 @@ def test_optimize_does_not_run_the_model() -> None:
         torch.testing.assert_close(fast(x.clone()), eager(x.clone()))
     assert model.calls == eager.calls == 3
     torch.testing.assert_close(model.average, eager.average)
+
+
+class Solved(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.inv(x + 1) @ torch.linalg.cholesky(x @ x.t())
+
+
+def test_checks_of_linear_algebra_are_made_in_modules_of_optimize() -> None:
+    """They hang together by tokens in an exported program, which are neither weights nor inputs."""
+    x = torch.randn(4, 4) + 4 * torch.eye(4)
+    fast = optimize(Solved().eval(), (x,))
+    torch.testing.assert_close(fast(x), Solved()(x), rtol=1e-3, atol=1e-4)
+    with pytest.raises(torch.linalg.LinAlgError):
+        fast(torch.zeros(4, 4))
+
+
+def test_copies_of_modules_of_optimize() -> None:
+    """A copy, and one from a file, has weights and programs of its own."""
+    model, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+    fast = optimize(model, (x,))
+    for other in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+        torch.testing.assert_close(other(x), model(x))
+        other.model.weight.zero_()
+        torch.testing.assert_close(other(x), model.bias.expand(2, 3))
+        torch.testing.assert_close(fast(x), model(x))
+
+
+def test_a_module_of_optimize_that_is_put_into_training() -> None:
+    fast = optimize(torch.nn.BatchNorm1d(3).eval(), (torch.ones(2, 3),))
+    fast.train()
+    with pytest.raises(GraphError, match="must not be training"):
+        fast(torch.ones(2, 3))
+
+
+class Shifted(torch.nn.Module):
+    def __init__(self, by: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("by", by)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + self.by
+
+
+def test_tensors_that_lie_in_memory_with_the_other_sign() -> None:
+    """The imaginary parts of conjugates are views of what lies there, negated when it is read."""
+    x, one = torch.randn(3, 4), torch.complex(torch.ones(1), torch.ones(1)).conj().imag
+    assert one.is_neg() and one.is_contiguous()
+    for negated in nonempty([torch._neg_view(x), one, torch._neg_view(x).t()]):
+        for by in (torch.ones(1), one):
+            model = Shifted(by).eval()
+            torch.testing.assert_close(optimize(model, (negated.resolve_neg(),))(negated), model(negated))
+            torch.testing.assert_close(torch.compile(model, backend=ansor)(negated), model(negated))
+            torch._dynamo.reset()

@@ -50,12 +50,14 @@ def decomposed(program: Any) -> Any:
 
     Decomposed, attention would scale both operands, and look for rows that are masked where there is no mask, a
     recurrent layer would be as many copies of a step as there are, and integers of linspace would be cut floats.
+    What happens beside the results, such as the checks of torch.linalg, is in the order of the nodes, without tokens.
     """
     table = import_module("torch.export").default_decompositions()
     whole = [op for op in table if {str(op).split(".")[1], str(op).partition(".")[2]} & {*WHOLE}]
     for op in whole:
         del table[op]
-    return program.run_decompositions(table)
+    without_tokens = import_module("torch.export._remove_effect_tokens_pass")._remove_effect_tokens
+    return without_tokens(program.run_decompositions(table))
 
 
 def read_graph(nodes: Iterable[Any], inputs: Sequence[str], weights: Mapping[str, Array]) -> AtenGraph:
@@ -131,5 +133,5 @@ def _name(value: Any) -> str:
 
 def array_of(tensor: Any) -> Array:
     """The values of a tensor on the host; those of small floats go by float32, which has all of them."""
-    dtype, host = _name(tensor.dtype), tensor.detach().cpu()
+    dtype, host = _name(tensor.dtype), tensor.detach().cpu().resolve_conj().resolve_neg()
     return np.asarray(host.float().numpy()).astype(dtype) if dtype in STORED else np.asarray(host.numpy())
