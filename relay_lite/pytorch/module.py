@@ -67,7 +67,7 @@ class OptimizedModule(torch.nn.Module):
         super().__init__()
         self.model, self._programs = model, Programs(options)
         self._parameters_of_model = list(model.parameters())
-        self.eval()
+        self.training = False  # the modes of the model are its own
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model gives for these arguments.  Raises GraphError where gradients are asked for."""

@@ -192,3 +192,15 @@ def test_tensors_that_lie_in_memory_with_the_other_sign() -> None:
             torch.testing.assert_close(optimize(model, (negated.resolve_neg(),))(negated), model(negated))
             torch.testing.assert_close(torch.compile(model, backend=ansor)(negated), model(negated))
             torch._dynamo.reset()
+
+
+def test_optimize_leaves_the_modes_of_parts() -> None:
+    """Dropout that is left on in a model for inference, to draw samples."""
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 50), torch.nn.Dropout(0.5)).eval(), torch.randn(2, 4)
+    model[1].train()
+    fast = optimize(model, (x,))
+    assert model[1].training
+    torch.manual_seed(0)
+    want = model(x)
+    torch.manual_seed(0)
+    torch.testing.assert_close(fast(x), want)
