@@ -33,8 +33,8 @@ give an input a value from which more is known.
 shapes and dtypes.  On the processor the kernels of one of them run; of two branches of a few operations on each element
 both are computed and one is selected, and so it is of all branches on a GPU, whose kernels are queued before the first
 one runs.  `Loop` and `Scan` are loops of the graph where shapes and dtypes stay the same in all steps, and are written
-out otherwise (at most 1,024 steps).  A `Loop` that may end earlier needs a bound (a trip count that is known, or the
-smaller of one and a number), and gives no stacked results: their length is not known.
+out otherwise (at most 1,024 steps).  A `Loop` whose trip count or condition is known only when the model runs goes on
+for as long as it says; it gives no stacked results, whose length is not known.
 """
 
 

@@ -4,5 +4,5 @@ Law: puts compiled kernels in order; compiles by the driver's folder only.
 
 In reading order:
 
-    files    streams, launch_ways, cuda_graph, cluster_text, recurrence, network
+    files    streams, launch_ways, cuda_graph, parts, cluster_text, recurrence, network
 """

@@ -84,19 +84,6 @@ REFUSED = {
                 else_branch = e () => (float[3,4] b) { s = Constant<value_ints = [5]>() b = Reshape(x, s) }> }""",
         "one cannot be .*Reshape.*as in --fix c=VALUE",
     ),
-    "no bound": (
-        """g (int64 m, float[3] x) => (float[3] y) {
-            y = Loop (m, , x) <body = b (int64 i, bool go, float[3] s) => (bool go2, float[3] t) {
-                go2 = Identity(go) t = Neg(s) }> }""",
-        "Loop 'y': its trip count is known only when the model runs, then its trips must have a bound that is known, "
-        "of at most 65536; give an input that it follows from a fixed value, as in --fix m=VALUE",
-    ),
-    "no trip count": (
-        """g (bool c, float[3] x) => (float[3] y) {
-            y = Loop (, c, x) <body = b (int64 i, bool go, float[3] s) => (bool go2, float[3] t) {
-                go2 = Identity(go) t = Neg(s) }> }""",
-        "Loop 'y': its condition is known only when the model runs, .*--fix c=VALUE",
-    ),
     "results of unknown length": (
         """g (bool c, float[3] x) => (float[3] y, float[N,3] r) {
             m = Constant<value_int = 5>()
