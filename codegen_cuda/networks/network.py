@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 
@@ -120,8 +121,8 @@ class CudaExecutor:
         return dependencies(self.plan)
 
     def recorded(self, way: Way) -> Recording:
-        """One run as graphs, one for each part without steps that go back."""
-        return Recording(self.plan, partial(self._recorded, way), self._goes_back)
+        """One run as graphs, one for each part without steps that go back; they keep no memory of the network."""
+        return Recording(self.plan, partial(self._recorded, way), partial(CudaExecutor._goes_back, proxy(self)))
 
     def _goes_back(self, step: int, stream: int | None) -> bool:
         wait(stream)

@@ -67,9 +67,11 @@ class KernelExecutor(HostMemory):
         k = first
         while k < last:
             step, k = self.plan.steps[k], k + 1
-            if self._is_taken(step) and step.kernel:
+            if not self._is_taken(step):
+                continue
+            if step.kernel:
                 yield step
-            elif self._is_taken(step) and k - 1 - step.back >= first:
+            elif k - 1 - step.back >= first:
                 k -= 1 + step.back
 
     def _is_taken(self, step: Step) -> bool:

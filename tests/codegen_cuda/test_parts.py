@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from ansor.core.device.network_plan import ExecutionPlan, Step, Storage
+from codegen_cuda.networks.launch_ways import PLAIN
+from codegen_cuda.networks.network import CudaExecutor
 from codegen_cuda.networks.parts import Recording
 
 BACK = {2: 2, 5: 4, 7: 1, 9: 7}
@@ -18,6 +21,19 @@ BACK = {2: 2, 5: 4, 7: 1, 9: 7}
 def plan(back: dict[int, int], steps: int) -> ExecutionPlan:
     made = [Step("", (), (), (0,), back=back[k]) if k in back else Step("k", (1,), (1,)) for k in range(steps)]
     return ExecutionPlan((Storage("input", 1), Storage("output", 4)), tuple(made), (), (), (), 0)
+
+
+def test_a_recording_does_not_keep_its_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory of the device is given back when the last who uses a network lets go of it, not at some collection."""
+    monkeypatch.setattr(CudaExecutor, "_recorded", lambda self, way, part: Graph(part, []))
+    monkeypatch.setattr(CudaExecutor, "_goes_back", lambda self, step, stream: self.answer)
+    executor: Any = object.__new__(CudaExecutor)
+    executor.plan, executor.answer = plan(BACK, 10), False
+    executor.made = executor.recorded(PLAIN)
+    executor.made.launch()
+    gone = weakref.ref(executor)
+    del executor
+    assert gone() is None
 
 
 @dataclass

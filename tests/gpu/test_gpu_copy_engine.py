@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
+from benchmarks.emulated_maps import SWIZZLES  # noqa: E402
 from codegen_cuda.driver.compile import compile_source  # noqa: E402
 from codegen_cuda.driver.module import open_device  # noqa: E402
 from tests.ansor_ext.tensor_core.test_emulated_copies import (  # noqa: E402
@@ -25,7 +26,6 @@ from tests.ansor_ext.tensor_core.test_emulated_copies import (  # noqa: E402
 
 TYPES = {"int8": 0, "float16": 6, "float32": 7}
 """Of `CUtensorMapDataType`; it has no signed bytes."""
-SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 STATIC = 1 << 15
 
 
@@ -81,12 +81,8 @@ def test_a_box_is_loaded(name: str) -> None:
 def test_a_box_is_stored(name: str) -> None:
     """Those that begin before their tensor on an axis end in an illegal instruction, and the context with them."""
     box = STORED[name]
-    array, rng = box.array(), np.random.default_rng(0)
-    new = rng.integers(1, 100, box.counts).astype(box.dtype)
-    given = unswizzled(np.frombuffer(new.tobytes(), np.uint8), box.swizzle)
-    want, places = array.copy(), box.places()
-    inside = np.logical_and.reduce([(p >= 0) & (p < n) for p, n in zip(places, box.shape, strict=True)])
-    want[tuple([p[inside] for p in places])] = new[inside]
+    array = box.array()
+    given, want = box.stored(array)
     body = STORE.format(nbytes=box.nbytes, store=box.text("store"))
     source = kernel("const __grid_constant__ TensorMap M, const unsigned char *given", body, STATIC)
     got, _ = run(source, box, array, given)

@@ -80,6 +80,14 @@ class Box:
         held = array[tuple([np.clip(p, 0, n - 1) for p, n in zip(places, self.shape, strict=True)])]
         return np.where(inside, held, np.zeros((), self.dtype))
 
+    def stored(self, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Random bytes as they lie in shared memory, and the array behind their store, without what lies outside."""
+        new = np.random.default_rng(0).integers(1, 100, self.counts).astype(self.dtype)
+        want, places = array.copy(), self.places()
+        inside = np.logical_and.reduce([(p >= 0) & (p < n) for p, n in zip(places, self.shape, strict=True)])
+        want[tuple([p[inside] for p in places])] = new[inside]
+        return unswizzled(np.frombuffer(new.tobytes(), np.uint8), self.swizzle), want
+
     @property
     def nbytes(self) -> int:
         return int(np.prod(self.counts)) * np.dtype(self.dtype).itemsize
@@ -173,13 +181,7 @@ def test_a_box_is_stored(name: str) -> None:
     """What lies outside of the tensor is left out; all else of the tensor stays as it is."""
     box = STORED[name]
     array = box.array()
-    rng = np.random.default_rng(0)
-    new = rng.integers(1, 100, box.counts).astype(box.dtype)
-    given = unswizzled(np.frombuffer(new.tobytes(), np.uint8), box.swizzle)
-    want = array.copy()
-    places = box.places()
-    inside = np.logical_and.reduce([(p >= 0) & (p < n) for p, n in zip(places, box.shape, strict=True)])
-    want[tuple([p[inside] for p in places])] = new[inside]
+    given, want = box.stored(array)
     source = kernel(
         "const __grid_constant__ TensorMap M, const unsigned char *given",
         STORE.format(nbytes=box.nbytes, store=box.text("store")),
