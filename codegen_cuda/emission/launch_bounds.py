@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import BufferLoad
-from te_lite.expr.visit import walk
-from te_lite.loops.stmt import Alloc, Buffer, For, Seq, Stmt, Store, ThreadReduce, exprs_of, stmts_of
+from te_lite.loops.stmt import Alloc, Buffer, For, Seq, Stmt, ThreadReduce, stmts_of, stored_in
 
 from ..passes.registers import local_bytes
-from ..program.cuda_program import KernelNest
+from ..program.cuda_program import KernelNest, loads_in
 
 MANY_LOCAL_BYTES = 128
 REGISTERS = 65536
@@ -67,9 +65,5 @@ def _phases(s: Stmt) -> Iterator[Stmt]:
 
 def _arrays(s: Stmt) -> set[Buffer]:
     """The local arrays of several elements that a statement uses."""
-    found = set()
-    for x in stmts_of(s):
-        if isinstance(x, Store):
-            found.add(x.buffer)
-        found |= {e.buffer for root in exprs_of(x) for e in walk(root) if isinstance(e, BufferLoad)}
-    return {b for b in found if b.storage == "local" and b.size > 1}
+    used = stored_in(s) | {e.buffer for e in loads_in(s)}
+    return {b for b in used if b.storage == "local" and b.size > 1}

@@ -8,19 +8,15 @@ does not fit, so they are estimated (for ranking, and to see spills coming), nev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
-from typing import Protocol
 
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import BufferLoad
-from te_lite.expr.visit import walk
-from te_lite.loops.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, exprs_of, stmts_of
-from te_lite.schedule.state import Extent, Iter, State
+from te_lite.loops.stmt import For, ForKind, LoweredFunc, stmts_of, stored_in
 
 from ..passes.registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops, unrolled_size
-from ..program.cuda_program import BLOCK_TAGS, MOST_BLOCKS, MOST_THREADS, THREAD_TAGS, KernelNest, Shape
+from ..program.cuda_program import BLOCK_TAGS, MOST_BLOCKS, MOST_THREADS, THREAD_TAGS, KernelNest, Shape, loads_in
 from ..program.errors import LimitError
 from .kernel_parts import emitted_nests
 from .shared import shared_layout
@@ -35,21 +31,6 @@ SHARED_ON_REQUEST = {
     "sm_120": 99 * KIB, "sm_121": 99 * KIB,
 }  # fmt: skip
 """Bytes of shared memory that a block may have on request (CUDA programming guide, table of compute capabilities)."""
-
-
-class HardwareNumbers(Protocol):
-    """What limits need of the hardware that a search knows (`ansor.HardwareParams`)."""
-
-    @property
-    def max_threads_per_block(self) -> int: ...
-    @property
-    def max_shared_memory_per_block(self) -> int: ...
-    @property
-    def max_local_memory_per_block(self) -> int: ...
-    @property
-    def vector_unit_bytes(self) -> int: ...
-    @property
-    def max_vthread_extent(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -67,26 +48,12 @@ class Limits:
     shared_bytes: int = 49152
     local_bytes: int = 512 * 1024
     vector_loop_bytes: int = 16 * VECTORS_PER_LOOP
-    vthreads: int = 8
     statements: int = 1 << 16
 
     @classmethod
     def of_architecture(cls, arch: str) -> Limits:
         """What every device of an architecture like `sm_90a` can do; 48 KiB of shared memory where it is unknown."""
-        shared = SHARED_ON_REQUEST.get(arch.rstrip("af"), cls.shared_bytes)
-        return cls(shared_bytes=shared, vthreads=2**31 - 1)
-
-    @classmethod
-    def of(cls, hardware: HardwareNumbers, shared_optin_bytes: int | None = None) -> Limits:
-        """The limits that `hardware` names; `shared_optin_bytes` is what a block may have on request."""
-        return replace(
-            cls(),
-            threads_per_block=hardware.max_threads_per_block,
-            shared_bytes=shared_optin_bytes or hardware.max_shared_memory_per_block,
-            local_bytes=min(cls.local_bytes, hardware.max_local_memory_per_block),
-            vector_loop_bytes=hardware.vector_unit_bytes * VECTORS_PER_LOOP,
-            vthreads=hardware.max_vthread_extent,
-        )
+        return cls(shared_bytes=SHARED_ON_REQUEST.get(arch.rstrip("af"), cls.shared_bytes))
 
 
 @dataclass(frozen=True)
@@ -129,32 +96,20 @@ def _usage(name: str, nest: KernelNest) -> KernelUsage:
 
 
 def _registers(nest: KernelNest) -> int:
-    arrays = dict.fromkeys(
-        s.buffer for s in stmts_of(nest.body) if isinstance(s, Alloc) and s.buffer.storage == "local"
-    )
-    small = [b.size * max(BYTES[b.dtype], 4) // 4 for b in arrays if b.size * BYTES[b.dtype] <= MAX_ARRAY_BYTES]
+    arrays = [b for b in nest.allocated("local") if b.size * BYTES[b.dtype] <= MAX_ARRAY_BYTES]
+    small = [b.size * max(BYTES[b.dtype], 4) // 4 for b in arrays]
     most = min(REGISTERS_PER_THREAD, 65536 // prod(nest.block))
     return min(BASE_REGISTERS + sum(small), most)
 
 
 def _loop_bytes(loop: For) -> int:
-    return loop.extent * max([BYTES[d] for d in _dtypes(loop.body)], default=0)
+    buffers = stored_in(loop.body) | {e.buffer for e in loads_in(loop.body)}
+    return loop.extent * max([BYTES[b.dtype] for b in buffers], default=0)
 
 
-def _dtypes(s: Stmt) -> Iterator[str]:
-    for x in stmts_of(s):
-        if isinstance(x, Store):
-            yield x.buffer.dtype
-        yield from (n.dtype for e in exprs_of(x) for n in walk(e) if isinstance(n, BufferLoad))
-
-
-def check_limits(func: LoweredFunc, limits: Limits, state: State | None = None) -> list[str]:
-    """One sentence for each number that a program exceeds; no sentence when the device can run it.
-
-    Virtual threads are gone after lowering: they are checked when the bounded `state` is given.
-    """
-    found = [text for k in usage(func) for text in _exceeded(k, limits)]
-    return found + (_vthreads(state, limits) if state is not None else [])
+def check_limits(func: LoweredFunc, limits: Limits) -> list[str]:
+    """One sentence for each number that a program exceeds; no sentence when the device can run it."""
+    return [text for k in usage(func) for text in _exceeded(k, limits)]
 
 
 def require_limits(func: LoweredFunc, limits: Limits) -> None:
@@ -176,17 +131,3 @@ def _exceeded(k: KernelUsage, limits: Limits) -> Iterator[str]:
     for what, number, most in numbers:
         if number > most:
             yield f"{k.name}: {what}: at most {most}, got {number}"
-
-
-def _known(it: Iter) -> Extent:
-    assert it.extent is not None, f"the extent of {it.name} is not known"
-    return it.extent
-
-
-def _vthreads(state: State, limits: Limits) -> list[str]:
-    out = []
-    for stage in state.stages:
-        total = prod([int(_known(it)) for it in stage.iters if it.annotation == "vthread"])
-        if total > limits.vthreads:
-            out.append(f"{stage.op.name}: virtual threads: at most {limits.vthreads}, got {total}")
-    return out

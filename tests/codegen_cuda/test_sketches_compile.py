@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import te_lite as te
-from codegen_cuda import CompileError, Limits, check_limits, compile_many, emit
+from benchmarks.compiled import compile_many
+from codegen_cuda import CompileError, Limits, check_limits, emit
 from te_lite.environment import CODEGEN_CUDA_CACHE
-from tests.codegen_cuda.golden_sketches import ENTRIES, HARDWARE, annotated, entry_name, sketches_of
+from tests.codegen_cuda.golden_sketches import ENTRIES, annotated, entry_name, sketches_of
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.nonempty import nonempty
 
@@ -32,7 +33,7 @@ def compile_sketches(entry: dict[str, Any], seeds: range) -> None:
     for k, sketch in nonempty(enumerate(sketches_of(entry))):
         for seed in nonempty(seeds):
             func = te.lower(annotated(sketch, k, seed), name=entry["workload"])
-            assert check_limits(func, Limits.of(HARDWARE)) == []
+            assert check_limits(func, Limits()) == []
             sources.append(emit(func).source)
     for arch in ("sm_80", "sm_90"):
         for module in nonempty(compile_many(sources, arch, workers=2)):
