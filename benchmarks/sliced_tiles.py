@@ -23,10 +23,10 @@ from ansor_ext.register_tiles.sliced_tiles import SKETCHES, best_tiles, shape_of
 from ansor_ext.register_tiles.tile_cost import BlockTile, cycles
 from benchmarks import pytorch, report
 from benchmarks.beside_cublas import beside_cublas
+from benchmarks.compiled import compile_many
 from benchmarks.operator_rows import Row
 from benchmarks.operator_sides import TOLERANCES, random_tensors, relative_error
 from codegen_cuda import emit
-from codegen_cuda.driver.compile import compile_many
 from codegen_cuda.driver.device import architecture
 from te_lite import ComputeDAG, lower
 from te_lite.schedule.state import State

@@ -6,7 +6,7 @@ Read them in this order; none imports one that comes after it:
     the search    backend
 """
 
-from .driver.compile import CompiledModule, available_compilers, compile_many, compile_source, compiler_name
+from .driver.compile import CompiledModule, available_compilers, compile_source, compiler_name
 from .driver.resources import KernelResources
 from .emission.emit import emit
 from .emission.limits import KernelUsage, Limits, check_limits, require_limits, usage
@@ -15,6 +15,6 @@ from .program.errors import CompileError, EmitError, LimitError
 
 __all__ = [
     "CompileError", "CompiledModule", "CudaKernel", "CudaProgram", "EmitError", "KernelResources", "KernelUsage",
-    "LimitError", "Limits", "available_compilers", "check_limits", "compile_many", "compile_source", "compiler_name",
+    "LimitError", "Limits", "available_compilers", "check_limits", "compile_source", "compiler_name",
     "emit", "require_limits", "usage",
 ]  # fmt: skip

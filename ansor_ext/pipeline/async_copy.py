@@ -121,7 +121,7 @@ def vector_store(writer: Writer, loop: For, store: Store) -> VectorStore:
 class AsyncStore(VectorStore):
     """Chunks of 16, 8 or 4 bytes; `width` is 1 when lanes are no neighbours or differ in their condition."""
 
-    def _choose(self) -> None:
+    def __post_init__(self) -> None:
         found = moved(self.store.value)
         assert found is not None
         load, cond = found

@@ -1,16 +1,14 @@
 """CUDA C++ to cubins by NVRTC, in this process; no driver and no GPU is needed.
 
 Equal sources are compiled once: the cache's key is the source, the options, the architecture and the compiler's
-version.  `compile_many` compiles in threads (NVRTC runs outside Python's lock).
+version.  Several threads compile side by side: NVRTC runs outside Python's lock.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from te_lite.errors import require
@@ -39,13 +37,6 @@ class CompiledModule:
     log: str
     resources: tuple[KernelResources, ...]
     seconds: float
-
-    def kernel(self, name: str) -> KernelResources:
-        """The resources of one kernel.  Raises CompileError when the module has no such kernel."""
-        for found in self.resources:
-            if found.name == name:
-                return found
-        raise CompileError(f"compiled module: there is no kernel {name!r}, only {[k.name for k in self.resources]}")
 
 
 def available_compilers() -> tuple[str, ...]:
@@ -94,21 +85,6 @@ def _less_header(name: str, source: str) -> tuple[str, ...]:
     """NVRTC can leave out the runtime functions it declares first, which takes a quarter of a small compile."""
     version = int(name.removeprefix("nvrtc ").split(".")[0])
     return ("--minimal",) if version >= 13 and HALF_HEADER not in source else ()
-
-
-def compile_many(
-    sources: Sequence[str], arch: str = "sm_90", workers: int | None = None, use_cache: bool = True
-) -> list[CompiledModule | CompileError]:
-    """Compile side by side, on `workers` threads (default: the number of cores); refused sources give their error."""
-
-    def one(source: str) -> CompiledModule | CompileError:
-        try:
-            return compile_source(source, arch, use_cache=use_cache)
-        except CompileError as error:
-            return error
-
-    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        return list(pool.map(one, sources))
 
 
 def _nvrtc(source: str, options: Sequence[str]) -> tuple[bytes | None, str]:

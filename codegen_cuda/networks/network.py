@@ -139,7 +139,7 @@ class CudaExecutor:
                 with fork.step(place.stream, place.waits) as stream:
                     for launch in launches:
                         program.launch([launch], stream)
-                        made.append(RecordedKernel(stream, _values(launch), program.ahead))
+                        made.append(RecordedKernel(stream, launch[3], program.ahead))
             return made
 
         cuda = self.device.cuda
@@ -178,7 +178,7 @@ class CudaExecutor:
             count = len(self._programs[step.kernel].kernels)
             if any(self.plan.place(s)[0] in moved for s in step.storages):
                 for n, launch in enumerate(self._launches(k, self.way)[1]):
-                    graph.exchange(first + n, _values(launch))
+                    graph.exchange(first + n, launch[3])
             first += count
 
     def write(self, storage: int, array: Array) -> None:
@@ -255,11 +255,6 @@ class _Held:
 
     def __int__(self) -> int:
         return self._address
-
-
-def _values(launch: tuple[Any, ...]) -> list[int]:
-    """What a kernel is called with, as `DeviceProgram.launches` gives it."""
-    return [int(value) for value in launch[3]]
 
 
 def _cubin(network: CompiledNetwork, name: str) -> bytes:

@@ -12,6 +12,7 @@ from te_lite.expr.dtype import BYTES
 from .cuda_program import CudaKernel, CudaProgram
 
 NEEDED = "arguments", "scratch_bytes", "kernels"
+OF_KERNEL = "name", "grid", "block", "arguments", "dynamic_bytes"
 
 
 def program_facts(program: CudaProgram) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def facts_from_json(data: Any) -> dict[str, Any]:
 
 
 def _launch(data: Any, pointers: int) -> dict[str, Any]:
-    facts = record(data, ("name", "grid", "block", "arguments", "dynamic_bytes"), "launch")
+    facts = record(data, OF_KERNEL, "launch")
     grid, block = sizes(facts["grid"], "grid"), sizes(facts["block"], "block")
     whole = len(grid) == len(block) == 3 and min(*grid, *block) > 0 and max(*grid, *block) < 1 << 31
     require(whole, GraphError, "launch", "grid and block are three extents of at least 1", grid=grid, block=block)
@@ -53,10 +54,5 @@ def _launch(data: Any, pointers: int) -> dict[str, Any]:
 
 
 def _kernel_facts(k: CudaKernel) -> dict[str, Any]:
-    return {
-        "name": k.name,
-        "grid": list(k.grid),
-        "block": list(k.block),
-        "arguments": list(k.arguments),
-        "dynamic_bytes": k.dynamic_bytes,
-    }
+    values = {name: getattr(k, name) for name in OF_KERNEL}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
@@ -79,12 +79,9 @@ class VectorStore:
     width: int = field(init=False, default=1)
     kind: str = field(init=False, default="")
 
-    def __post_init__(self) -> None:
-        self._choose()
-
     # ------------------------------------------------------------------------------------------ the width
 
-    def _choose(self) -> None:
+    def __post_init__(self) -> None:
         """The widest chunk that the store allows; `width` stays 1 when there is none."""
         dtype = self.store.buffer.dtype
         for width in (16, 8, 4, 2):
@@ -109,7 +106,7 @@ class VectorStore:
         native = _NATIVE.get(dtype, {}).get(width)
         return native or (_RAW.get(width * BYTES[dtype]) if self._copied(self.store.value, width) else None)
 
-    def _is_vector(self, e: Expr, width: int) -> bool:
+    def _is_vector(self, e: Expr, width: int) -> TypeGuard[BufferLoad]:
         return (
             isinstance(e, BufferLoad)
             and e.buffer.storage != "local"
@@ -141,7 +138,7 @@ class VectorStore:
         if whole is not None and _is_choice(self.store.value):
             self._take_apart(whole[0])
             return
-        loads = list(self._lane_reads())
+        loads = [e for e in _unconditional(self.store.value) if self._is_vector(e, self.width)]
         if not loads:
             self._store_lanes("")
             return
@@ -228,11 +225,6 @@ class VectorStore:
             lanes = 4 if self.kind == "int4" else 2
             return f"make_{self.kind}({', '.join(['0'] * lanes)})" if "2" in self.kind or "4" in self.kind else "0"
         return f"make_{self.kind}({', '.join([self.writer.text.expr(e)] * self.width)})"
-
-    def _lane_reads(self) -> Iterator[BufferLoad]:
-        for e in _unconditional(self.store.value):
-            if isinstance(e, BufferLoad) and self._is_vector(e, self.width):
-                yield e
 
     def _lane(self, k: int) -> tuple[str, str]:
         """The place and the value of lane `k` of a chunk."""

@@ -16,7 +16,7 @@ MOST_SHARED, REGISTERS = 232_448, 65_536 // 384 // 8 * 8
 @pytest.mark.parametrize("rung", rungs().values(), ids=rungs())
 def test_a_rung_compiles_as_it_is_written(rung: Rung) -> None:
     found = compile_source(source(), "sm_90", rung.options)
-    kernel = found.kernel("product")
+    (kernel,) = found.resources
     assert kernel.registers == REGISTERS and kernel.spill_stores == kernel.stack == 0
     assert re.findall(r"C75\d\d", found.log) == []
     assert rung.shared_bytes <= MOST_SHARED

@@ -17,7 +17,8 @@ from ansor.sketch.generate import extra_sketches
 from ansor.sketch.rule import SketchContext
 from ansor_ext.attention.attention import attention_of, grains, registers, shared_bytes
 from ansor_ext.online.steps import ComputeAlong, PostponeDivision
-from codegen_cuda import CompileError, compile_many, emit
+from benchmarks.compiled import compile_many
+from codegen_cuda import CompileError, emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import Tensor, topi
 from te_lite.meaning.interp import run

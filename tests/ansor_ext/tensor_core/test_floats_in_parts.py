@@ -19,7 +19,8 @@ from ansor.space.states import concrete
 from ansor_ext.tensor_core.mma import mma
 from ansor_ext.tensor_core.mma_meaning import operands, pairs
 from ansor_ext.tensor_core.warp_tiles import products
-from codegen_cuda import CompileError, compile_many, emit
+from benchmarks.compiled import compile_many
+from codegen_cuda import CompileError, emit
 from codegen_cuda.emulation.emulator import run as run_source
 from te_lite import ComputeDAG
 from te_lite.meaning.interp import run

@@ -33,7 +33,8 @@ from ansor_ext.analysis.own_stages import extents_of
 from ansor_ext.pipeline.steps import Pipeline
 from ansor_ext.tensor_core.product_roles import roles_of
 from ansor_ext.tensor_core.warp_tiles import products, table
-from codegen_cuda import CompileError, compile_many, emit
+from benchmarks.compiled import compile_many
+from codegen_cuda import CompileError, emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.meaning.interp import run
