@@ -27,8 +27,8 @@ def target_architecture(target: str) -> str:
 
 def with_architecture(target: str) -> str:
     """The target's text with the architecture that it is compiled for."""
-    named = any(word.startswith("-arch=") for word in target.split())
-    return target if named else f"{target} -arch={_device_architecture()}"
+    word = f"-arch={target_architecture(target)}"
+    return target if word in target.split() else f"{target} {word}"
 
 
 def check_architecture(subject: str, facts: Mapping[str, Any], index: int) -> None:
@@ -40,8 +40,6 @@ def check_architecture(subject: str, facts: Mapping[str, Any], index: int) -> No
 
 def runs_on(made: str, here: str) -> bool:
     """Whether a device of architecture `here` runs machine code for `made`: `sm_86` runs that for `sm_80`."""
-    if made == here:
-        return True
     numbers = [x.removeprefix("sm_") for x in (made, here)]
     whole = all(x.isdigit() for x in numbers)
-    return whole and numbers[0][:-1] == numbers[1][:-1] and int(numbers[0]) <= int(numbers[1])
+    return made == here or (whole and numbers[0][:-1] == numbers[1][:-1] and int(numbers[0]) <= int(numbers[1]))

@@ -6,6 +6,7 @@ version.  Several threads compile side by side: NVRTC runs outside Python's lock
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from te_lite.errors import require
 
 from ..program.errors import CompileError
-from . import cache, nvrtc
+from . import nvrtc
+from .cache import kernel_store
 from .resources import KernelResources, parse_resources
 from .toolkit import include_folders
 
@@ -32,8 +34,6 @@ class CompiledModule:
     """A cubin, what the compiler said, and what each kernel needs; `seconds` is 0 when it came from the cache."""
 
     cubin: bytes
-    arch: str
-    compiler: str
     log: str
     resources: tuple[KernelResources, ...]
     seconds: float
@@ -62,18 +62,20 @@ def compile_source(
     require(arch.rstrip("af") in nvrtc.architectures(), CompileError, "architecture", law, arch=arch)
     words = [f"--gpu-architecture={_with_features(arch, source)}", "--ptxas-options=-v", *OPTIONS]
     words += [*_less_header(name, source), *options]
-    key = cache.key_of(source, name, *words)
-    kept, start = cache.read(key) if use_cache else None, time.perf_counter()
-    made, log = _nvrtc(source, words) if kept is None else (kept[1], kept[0]["log"])
+    store, start = kernel_store([name, *words]) if use_cache else None, time.perf_counter()
+    kept = None if store is None else store.read(store.place(source))
+    if kept is None:
+        made, log = _nvrtc(source, words)
+    else:
+        line, _, made = kept.partition(b"\n")
+        log = json.loads(line)
     if made is None:
         raise CompileError(f"compile: {name} refuses the program for {arch}: {_first_error(log)}")
     if slow := _SERIALIZED.search(log):
         raise CompileError(f"compile: ptxas would hold the program for {arch} back: {slow[0]}")
-    if use_cache and kept is None:
-        cache.write(key, {"log": log}, made)
-    return CompiledModule(
-        made, arch, name, log, parse_resources(log), time.perf_counter() - start if kept is None else 0.0
-    )
+    if store is not None and kept is None:
+        store.write(store.place(source), json.dumps(log).encode() + b"\n" + made)
+    return CompiledModule(made, log, parse_resources(log), time.perf_counter() - start if kept is None else 0.0)
 
 
 def _with_features(arch: str, source: str) -> str:

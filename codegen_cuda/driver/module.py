@@ -66,13 +66,8 @@ class CudaFunction:
         require(
             len(arrays) == len(want), DeviceError, self.entry_name, f"{len(want)} arrays are needed", got=len(arrays)
         )
-        handles, copies = [], []
-        for argument, array in zip(want, arrays, strict=True):
-            handle, host = _handle(argument, array)
-            handles.append(handle)
-            if host is not None:
-                copies.append((handle, host))
-        return handles, copies
+        found = [_handle(argument, array) for argument, array in zip(want, arrays, strict=True)]
+        return [handle for handle, _ in found], [(handle, host) for handle, host in found if host is not None]
 
     def __call__(self, *arrays: Any) -> None:
         """Run once and wait.  Raises DeviceError for a wrong number, shape, dtype or layout of arrays."""

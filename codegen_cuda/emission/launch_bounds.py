@@ -52,13 +52,11 @@ def live_words(body: Stmt) -> int:
 def _phases(s: Stmt) -> Iterator[Stmt]:
     """The statements that follow each other, allocations and loops of one iteration taken away."""
     match s:
-        case Alloc(body=body):
+        case Alloc(body=body) | For(extent=1, body=body):
             yield from _phases(body)
         case Seq(stmts=stmts):
             for x in stmts:
                 yield from _phases(x)
-        case For(extent=1, body=body):
-            yield from _phases(body)
         case _:
             yield s
 

@@ -14,13 +14,13 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from ansor.core.files.private_files import private_folder, read_sealed, scratch_folder, write_sealed
-from ansor.core.host.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from ansor.core.host.command import ANSWER_SECONDS, WORK_SECONDS, Finished, Unfinished, run_command
 from te_lite import environment
 from te_lite.errors import require
 
@@ -91,7 +91,8 @@ def host() -> Path:
     """
     folder = cache_folder()
     try:
-        path = _private(Path(_store().name) if folder is None else folder) / f"host_{_host_key(compiler_command())}"
+        place = private_folder(folder or Path(_store().name), EmulatorError, "emulator:")
+        path = place / f"host_{_host_key(compiler_command())}"
         if read_sealed(path) is None:
             made = Path(_store().name) / "host"
             _compile([*HOST_FLAGS, str(HERE / "host.cpp"), "-o", str(made), *HOST_LIBRARIES], "host.cpp")
@@ -99,10 +100,6 @@ def host() -> Path:
     except OSError as e:
         raise EmulatorError(f"emulator: {folder} cannot be written, {e.strerror}; set CODEGEN_CUDA_CACHE") from e
     return path
-
-
-def _private(folder: Path) -> Path:
-    return private_folder(folder, EmulatorError, "emulator:")
 
 
 @lru_cache(maxsize=8)
@@ -214,11 +211,16 @@ def source_lines(path: Path, offsets: Sequence[int]) -> dict[int, int | None]:
     return out
 
 
-def _tool(*command: str) -> str:
+def finished(command: Sequence[str], seconds: float, what: str, env: Mapping[str, str] | None = None) -> Finished:
+    """A command that has ended.  Raises EmulatorError, which begins with `what`, for one that has not."""
     try:
-        done = run_command(command, ANSWER_SECONDS)
+        return run_command(command, seconds, env)
     except Unfinished as e:
-        raise EmulatorError(f"emulator: {command[0]} {e}") from e
+        raise EmulatorError(f"emulator: {what} {e}") from e
+
+
+def _tool(*command: str) -> str:
+    done = finished(command, ANSWER_SECONDS, command[0])
     law = "the compiler and the GNU binutils must work"
     require(done.code == 0, EmulatorError, f"emulator: {command[0]}", law, code=done.code)
     return done.stdout
@@ -226,10 +228,7 @@ def _tool(*command: str) -> str:
 
 def _compile(arguments: Sequence[str], name: str) -> None:
     command = compiler_command()
-    try:
-        done = run_command([*command, *arguments], WORK_SECONDS, os.environ | {"LC_ALL": "C"})
-    except Unfinished as e:
-        raise EmulatorError(f"emulator: {Path(command[0]).name} {e}") from e
+    done = finished([*command, *arguments], WORK_SECONDS, Path(command[0]).name, os.environ | {"LC_ALL": "C"})
     if done.code != 0:
         lines = [x for x in done.stderr.splitlines() if "error" in x] or done.stderr.splitlines() or ["no message"]
         where = re.sub(rf"\S*/{re.escape(name)}", name, lines[0]).strip()

@@ -10,7 +10,7 @@ import re
 
 from te_lite.extensions import installed_part
 
-from .inline_ptx import Address, Assembly, Instruction, Operand, assemblies
+from .inline_ptx import Address, Assembly, Instruction, assemblies
 
 _COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)?")
 
@@ -33,7 +33,7 @@ def call(x: Instruction) -> str:
     """An instruction as C++."""
     match x.name, x.operands:
         case name, (Address(to), Address(source), str(size), *rest) if _COPY.fullmatch(name) and len(rest) < 2:
-            return f"emu_copy({to}, {source}, {size}, {_text(rest[0]) if rest else size});"
+            return f"emu_copy({to}, {source}, {size}, {rest[0] if rest else size});"
         case "cp.async.commit_group", ():
             return "emu_copy_commit();"
         case "cp.async.wait_group", (str(count),):
@@ -50,8 +50,3 @@ def call(x: Instruction) -> str:
 def unknown(name: str) -> str:
     """What does not compile, in place of an instruction."""
     return f"the_emulator_does_not_know_{re.sub(r'[^a-z0-9]', '_', name)}();"
-
-
-def _text(operand: Operand) -> str:
-    assert isinstance(operand, str)
-    return operand

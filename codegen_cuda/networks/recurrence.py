@@ -67,8 +67,8 @@ def shares_of(recurrence: Recurrence, architecture: str) -> Shares | None:
     most = MOST_BLOCKS if may_wait(architecture) else 1
     rows = 1 << (-(-batch // MOST_CLUSTERS) - 1).bit_length()
     chunks = -(-width // (LANES * VECTOR))
-    several = [n for n in (8, 4, 2) if n <= most and width >= n * LEAST_COLUMNS and width > _before_last(width, n)]
-    blocks = several[0] if several else 1
+    wide = [n for n in (8, 4, 2) if n <= most and width >= max(n * LEAST_COLUMNS, (n - 1) * _columns(width, n) + 1)]
+    blocks = wide[0] if wide else 1
     shares = Shares(blocks, _columns(width, blocks), rows, -(-batch // rows), chunks)
     registers = gates * (chunks * VECTOR + rows) + OTHER_REGISTERS
     fits = registers <= MOST_REGISTERS and shares.threads <= MOST_THREADS and shares.threads * registers <= REGISTERS
@@ -78,11 +78,6 @@ def shares_of(recurrence: Recurrence, architecture: str) -> Shares | None:
 def _columns(width: int, blocks: int) -> int:
     """The columns of a block, which are whole warps."""
     return -(-width // (blocks * (WARP // LANES))) * (WARP // LANES)
-
-
-def _before_last(width: int, blocks: int) -> int:
-    """The columns of all blocks but the last one."""
-    return (blocks - 1) * _columns(width, blocks)
 
 
 def recurrence_code(recurrence: Recurrence, architecture: str) -> KernelCode | None:

@@ -50,9 +50,7 @@ def _strides(loop: For, s: Store) -> list[int]:
 def _ends(e: Expr, var: Var) -> Iterator[int]:
     """Where a digit of `var` begins or ends."""
     match e:
-        case Binary(op="//", a=a, b=Const(value=n)) if a is var:
-            yield int(n)
-        case Binary(op="%", a=a, b=Const(value=n)) if a is var:
+        case Binary(op="//" | "%", a=a, b=Const(value=n)) if a is var:
             yield int(n)
         case Binary(op="%", a=Binary(op="//", a=a, b=Const(value=m)), b=Const(value=n)) if a is var:
             yield int(m) * int(n)

@@ -21,7 +21,7 @@ from math import prod
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.element import Buffer, BufferLoad
 from te_lite.expr.expr import Binary, Call, Cast, Expr, Var, same
-from te_lite.expr.visit import free_vars, transform, walk
+from te_lite.expr.visit import children, free_vars, transform, walk
 from te_lite.loops.perfect_nest import OF_ONE_THREAD, iteration, nested, perfect_nest
 from te_lite.loops.stmt import Alloc, For, If, Stmt, Store, bodies, map_exprs, seq, with_bodies
 
@@ -86,13 +86,8 @@ def certain_reads(e: Expr) -> Iterator[BufferLoad]:
     match e:
         case BufferLoad():
             yield e
-        case Binary(a=a, b=b):
-            yield from certain_reads(a)
-            yield from certain_reads(b)
-        case Cast(a=a):
-            yield from certain_reads(a)
-        case Call(func=func, args=args) if func != "if_then_else":
-            for x in args:
+        case Binary() | Cast() | Call() if not (isinstance(e, Call) and e.func == "if_then_else"):
+            for x in children(e):
                 yield from certain_reads(x)
 
 

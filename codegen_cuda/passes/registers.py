@@ -103,7 +103,9 @@ def rolled_loops(body: Stmt) -> set[Var]:
 
     def size(s: Stmt) -> int:
         """Stores to large local arrays after unrolling."""
-        inner = sum([size(b) for b in bodies(s)]) + _stores_large(s)
+        array = s.buffer if isinstance(s, Store) and s.buffer.storage == "local" else None
+        is_large = array is not None and array.size * BYTES[array.dtype] > MAX_ARRAY_BYTES
+        inner = sum([size(b) for b in bodies(s)]) + is_large
         if not isinstance(s, For) or s.kind is not ForKind.UNROLLED:
             return inner
         if inner * s.extent > MAX_MEMORY_STATEMENTS:
@@ -113,13 +115,6 @@ def rolled_loops(body: Stmt) -> set[Var]:
 
     size(body)
     return found
-
-
-def _stores_large(s: Stmt) -> bool:
-    """Whether a statement stores to a local array that cannot be registers."""
-    if not isinstance(s, Store) or s.buffer.storage != "local":
-        return False
-    return s.buffer.size * BYTES[s.buffer.dtype] > MAX_ARRAY_BYTES
 
 
 def copied_loops(body: Stmt, moving: set[Var]) -> set[Var]:

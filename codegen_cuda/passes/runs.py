@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from te_lite.expr.expr import BufferLoad, Expr
+from te_lite.expr.expr import BufferLoad, Expr, same
 from te_lite.expr.visit import children
 from te_lite.loops.stmt import Buffer, Stmt, Store
 
@@ -41,13 +41,9 @@ def _closed(run: list[Store]) -> Iterator[tuple[Store, ...] | Stmt]:
 
 def _continues(first: Store, s: Store) -> bool:
     """`s` stores the same element and reads no other of the buffer."""
-    if s.buffer is not first.buffer or not _same(s.index, first.index):
+    if s.buffer is not first.buffer or not same(s.index, first.index):
         return False
-    return all(_same(e.index, first.index) for e in reads_of(s.value, s.buffer))
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or bool(a == b)
+    return all(same(e.index, first.index) for e in reads_of(s.value, s.buffer))
 
 
 def reads_of(e: Expr, buffer: Buffer) -> Iterator[BufferLoad]:

@@ -159,12 +159,6 @@ class ReduceText:
         self.types = [TYPES[b.dtype] for b in s.dst]
         for name, kind, e, zero in zip(self.values, self.types, s.src, s.combiner.identity, strict=True):
             w.line(f"{kind} {name} = {self._contribution(e, zero)};")
-        self._reduce()
-        for buffer, name in zip(s.dst, self.values, strict=True):
-            w.line(f"{w.place(buffer, _ZERO)} = {name};")
-        w.close()
-
-    def _reduce(self) -> None:
         match self.group.method:
             case "warp":
                 self._shuffle(self.group.extent)
@@ -172,6 +166,9 @@ class ReduceText:
                 self._warps()
             case "tree":
                 self._tree()
+        for buffer, name in zip(s.dst, self.values, strict=True):
+            w.line(f"{w.place(buffer, _ZERO)} = {name};")
+        w.close()
 
     def _contribution(self, e: Expr, zero: Expr) -> str:
         """What a thread brings in: its value, or nothing where the thread takes no part."""

@@ -133,7 +133,7 @@ class VectorStore:
         """The store for all lanes; chunks after the first need the loop variable as their base."""
         whole, local = self._vector(self.store.value), self.store.buffer.storage == "local"
         if whole is not None and not local:
-            self.writer.line(f"{self._target()} = {whole[0]};")
+            self.writer.line(f"{self._place(self.store, self.kind)} = {whole[0]};")
             return
         if whole is not None and _is_choice(self.store.value):
             self._take_apart(whole[0])
@@ -152,7 +152,7 @@ class VectorStore:
     def _name(self, e: BufferLoad) -> None:
         """Read a vector once, under a name."""
         name, kind = self.writer.fresh("v"), _NATIVE[e.dtype][self.width]
-        self.writer.line(f"  const {kind} {name} = {self._read(e, kind)};")
+        self.writer.line(f"  const {kind} {name} = {self._place(e, f'const {kind}')};")
         self.writer.lane_loads[id(e)] = name
 
     def _take_apart(self, whole: str) -> None:
@@ -172,7 +172,7 @@ class VectorStore:
                 self.writer.line(f"{pad}{target} = {value};")
         else:
             values = ", ".join([value for _, value in lanes])
-            self.writer.line(f"{pad}{self._target()} = make_{self.kind}({values});")
+            self.writer.line(f"{pad}{self._place(self.store, self.kind)} = make_{self.kind}({values});")
 
     @cached_property
     def _sums(self) -> list[BufferLoad]:
@@ -188,28 +188,24 @@ class VectorStore:
         reads = [e for e in walk(self.store.value) if isinstance(e, BufferLoad) and e.dtype == "float32"]
         return [e for e in reads if e.buffer in self.writer.tiles]
 
-    def _target(self) -> str:
-        start = vector_start(self.store.index, self.loop.var, self.width)
-        assert start is not None
-        return f"*({self.kind} *)({self.writer.buffer(self.store.buffer)}{self._offset(start)})"
-
     def _offset(self, start: Expr) -> str:
         base = self.writer.lane.get(self.loop.var, "")
         parts = [] if isinstance(start, Const) and start.value == 0 else [self.writer.text.expr(start)]
         parts += [base] if base else []
         return f" + {' + '.join(parts)}" if parts else ""
 
-    def _read(self, e: BufferLoad, kind: str) -> str:
-        start = vector_start(e.index, self.loop.var, self.width)
+    def _place(self, of: Store | BufferLoad, kind: str) -> str:
+        """The vector of this type that a chunk stores or reads."""
+        start = vector_start(of.index, self.loop.var, self.width)
         assert start is not None
-        return f"*(const {kind} *)({self.writer.buffer(e.buffer)}{self._offset(start)})"
+        return f"*({kind} *)({self.writer.buffer(of.buffer)}{self._offset(start)})"
 
     def _vector(self, e: Expr) -> tuple[str, int] | None:
         """The text of all lanes as one vector, and how tightly it binds; None when lanes must be written singly."""
         text, var = self.writer.text, self.loop.var
         match e:
             case BufferLoad() if e.buffer.storage != "local" and vector_start(e.index, var, self.width) is not None:
-                return self._read(e, self.kind), POSTFIX
+                return self._place(e, f"const {self.kind}"), POSTFIX
             case Call(func="if_then_else", args=(cond, a, b)) | Select(cond=cond, a=a, b=b):
                 x, y = self._vector(a), self._vector(b)
                 if x is None or y is None or var in free_vars(cond):
@@ -259,9 +255,7 @@ def _unconditional(e: Expr) -> Iterator[Expr]:
     """The sub-expressions that are evaluated whatever conditions say; indices of reads are left out."""
     yield e
     match e:
-        case BufferLoad():
-            return
-        case Call(func="if_then_else") | Select():
+        case BufferLoad() | Call(func="if_then_else") | Select():
             return
     for k in children(e):
         yield from _unconditional(k)

@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(32) k(int *a, int n) {
     k, twice = module.resources
     assert (k.name, twice.name) == ("k", "twice")
     assert k.shared == 256 and k.stack >= 400 and k.registers > 0 and k.spills == 0
-    assert twice.shared == 0 and twice.stack == 0 and module.seconds > 0 and module.arch == "sm_80"
+    assert twice.shared == 0 and twice.stack == 0 and module.seconds > 0
 
 
 def test_a_source_that_is_refused_names_the_first_error() -> None:
@@ -137,7 +137,7 @@ def test_a_source_that_is_refused_names_the_first_error() -> None:
     for arch in ("sm_99", "sm_1", "sm_99a"):
         with pytest.raises(CompileError, match=rf"^architecture: nvrtc .* compiles for .*sm_90.*, got arch='{arch}'$"):
             compile_source(KERNEL % "1.0f", arch)
-    assert compile_source(KERNEL % "1.0f", "sm_90a").arch == "sm_90a"
+    assert "for 'sm_90a'" in compile_source(KERNEL % "1.0f", "sm_90a").log
 
 
 def test_refused_sources_do_not_stop_the_others() -> None:
@@ -236,30 +236,30 @@ def test_a_damaged_entry_is_made_again(own_cache: Path, keep: int) -> None:
 
 @pytest.mark.parametrize("place", [0, 3, 50, 500, -1])
 def test_an_entry_with_a_changed_byte_is_not_taken(own_cache: Path, place: int) -> None:
-    """Wherever it is, in the facts too."""
-    cache.write("key", {"log": "said"}, bytes(1000))
-    assert cache.read("key") == ({"log": "said"}, bytes(1000))
+    """Wherever it is, in what the compiler said too."""
+    first = compile_source(KERNEL % "9.0f", "sm_90")
     (file,) = own_cache.iterdir()
     whole = bytearray(file.read_bytes())
     whole[place] ^= 1
     file.write_bytes(whole)
-    assert cache.read("key") is None
+    again = compile_source(KERNEL % "9.0f", "sm_90")
+    assert again.seconds > 0 and (again.cubin, again.resources) == (first.cubin, first.resources)
 
 
 def test_a_cache_that_others_can_write_is_refused(own_cache: Path) -> None:
-    cache.write("key", {}, b"cubin")
+    compile_source(KERNEL % "9.0f", "sm_90")
     assert own_cache.stat().st_mode & 0o777 == 0o700
     own_cache.chmod(0o775)
-    for ask in (lambda: cache.read("key"), lambda: cache.write("key", {}, b"cubin")):
+    for factor in ("9.0f", "10.0f"):
         with pytest.raises(CompileError, match=r"^kernel cache: .*others may write it, try chmod go-w"):
-            ask()
+            compile_source(KERNEL % factor, "sm_90")
 
 
 def test_many_writers_leave_whole_files_only(own_cache: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         modules = list(pool.map(lambda k: compile_source(KERNEL % f"{k % 2}.0f", "sm_90"), range(16)))
     assert len({m.cubin for m in modules}) == 2
-    assert sorted(f.suffix for f in own_cache.iterdir()) == [".cubin", ".cubin"]
+    assert sorted(f.suffix for f in own_cache.iterdir()) == [".kernel", ".kernel"]
 
 
 def test_the_cache_can_be_off_or_unwritable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_the_cache_can_be_off_or_unwritable(monkeypatch: pytest.MonkeyPatch, tmp
     assert compile_source(KERNEL % "1.5f").seconds > 0 and compile_source(KERNEL % "1.5f").seconds > 0
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(CODEGEN_CUDA_CACHE.name, str(tmp_path / "file" / "below"))
-    with pytest.raises(CompileError, match=r"kernel cache: .* cannot be written"):
+    with pytest.raises(CompileError, match=r"kernel cache: .* cannot be made"):
         compile_source(KERNEL % "1.5f")
 
 
