@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks import pytorch, report
 from benchmarks.beside_cublas import recorded_beside_cublas
-from benchmarks.emulated_maps import tensor_map
 from benchmarks.operator_sides import TOLERANCES, recorded, relative_error
 from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.emulation.emulated_maps import tensor_map
 from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
 
 SOURCE = Path(__file__).with_name("copy_engine_product.cu")

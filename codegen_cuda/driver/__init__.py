@@ -4,5 +4,6 @@ Law: the only folder that runs a compiler of CUDA or opens a device, each when i
 
 In reading order:
 
-    files    toolkit, resources, cache, nvrtc, compile, array_checks, timing, device, architecture, module, export
+    files    toolkit, resources, cache, nvrtc, compile, array_checks, tensor_maps, timing, device, architecture,
+             module, export
 """

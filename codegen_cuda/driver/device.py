@@ -23,8 +23,10 @@ from te_lite.meaning.drawn import DRAWN
 
 from ..overlap.prefetch import NOTHING, TYPES, Ahead
 from ..program.errors import DeviceError
+from ..program.facts import maps_of
 from .array_checks import ARRAY_CHECKS, JUDGED, LARGE_CHECKS, ArrayChecks, LargeChecks
 from .compile import compile_source
+from .tensor_maps import MAP_BYTES, encoded
 from .timing import SPIN_SOURCE, FirstCall, Stopwatch, Wanted
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -267,11 +269,12 @@ class DeviceProgram:
         modules = self._modules * len(facts["kernels"]) if len(cubins) == 1 else self._modules
         for k, module in zip(facts["kernels"], modules, strict=True):
             function = module.get_function(k["name"])
-            function.prepare("P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
+            maps = maps_of(k)
+            function.prepare(f"{MAP_BYTES}s" * len(maps) + "P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
             if k["dynamic_bytes"]:
                 attribute = device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, int(k["dynamic_bytes"]))
-            self.kernels.append((function, k))
+            self.kernels.append((function, {**k, "maps": maps}))
         self._first: FirstCall | None = None
 
     def launches(self, args: Sequence[Any], ahead: Ahead = NOTHING) -> list[tuple[Any, ...]]:
@@ -284,7 +287,7 @@ class DeviceProgram:
         )
         pointers, calls = [a.pointer for a in args] + [int(s) for s in self._scratch], []
         for n, (f, k) in enumerate(self.kernels):
-            values = [pointers[a] for a in k["arguments"]]
+            values = [encoded(m, pointers[m.argument]) for m in k["maps"]] + [pointers[a] for a in k["arguments"]]
             if self.ahead:
                 here = ahead if n == 0 else NOTHING
                 values += here.arguments(math.prod(k["grid"]), self.device.numbers.multiprocessors)

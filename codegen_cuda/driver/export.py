@@ -7,6 +7,7 @@ does `from NAME import NAME`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import getsource
 
 from ansor.core.device.exported_program import (
     CHECKS,
@@ -20,10 +21,11 @@ from ansor.core.device.exported_program import (
 from te_lite.expr.dtype import BYTES
 from te_lite.loops.stmt import LoweredFunc
 
-from ..program.cuda_program import CudaProgram
+from ..program.cuda_program import CudaKernel, CudaProgram
 from ..program.facts import facts_from_json, program_facts
 from .architecture import check_architecture, target_architecture
 from .module import CudaFunction, compiled_program
+from .tensor_maps import encode, map_numbers
 
 
 class CudaExporter:
@@ -39,7 +41,7 @@ class CudaExporter:
         texts = {
             f"{name}.cu": f"// nvcc -cubin -arch={arch} --std=c++17 {name}.cu\n{program.source}",
             f"{name}.h": header(program, arguments, arch),
-            f"{name}.py": loader(name, arguments),
+            f"{name}.py": loader(name, arguments, program.kernels),
         }
         files = {**{file: text.encode() for file, text in texts.items()}, f"{name}.cubin": compiled.cubin}
         return ProgramFiles(files, {"architecture": arch}, program_facts(program))
@@ -79,20 +81,56 @@ def header(program: CudaProgram, arguments: Sequence[Argument], arch: str) -> st
         "};", "",
         f"static const struct {name}_kernel {name}_kernels[] = {{", *rows, "};", "",
         f"static const size_t {name}_scratch_bytes[] = {_braces(scratch or [0])};", "",
-        "#endif",
+        *_map_lines(name, kernels), "#endif",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _map_lines(name: str, kernels: Sequence[CudaKernel]) -> list[str]:
+    """The tensor maps of kernels, with what `cuTensorMapEncodeTiled` takes of each."""
+    maps = [(k, m.argument, *map_numbers(m)) for k, kernel in enumerate(kernels) for m in kernel.maps]
+    parts = [[_braces(x or (0,)) if isinstance(x, tuple) else str(x) for x in row] for row in maps]
+    lines = [
+        "/* A kernel takes its tensor maps before its pointers, in the order below: values of 128 bytes, made at",
+        "   multiples of 64 by cuTensorMapEncodeTiled(map, type, rank, pointer of its argument, extents, strides, box,",
+        "   steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0). */",
+        "#include <stdint.h>", "",
+        f"#define {name.upper()}_MAPS {len(maps)}", "",
+        f"struct {name}_map {{",
+        "  unsigned kernel, argument, type, rank;",
+        "  uint64_t extents[5], strides[4];",
+        "  uint32_t box[5], steps[5], swizzle;",
+        "};", "",
+        f"static const struct {name}_map {name}_maps[] = {{", *[f"  {{{', '.join(row)}}}," for row in parts], "};", "",
+    ]  # fmt: skip
+    return lines if maps else []
 
 
 def _braces(numbers: Sequence[int]) -> str:
     return f"{{{', '.join(map(str, numbers))}}}"
 
 
-def loader(name: str, arguments: Sequence[Argument]) -> str:
+MAPS = """# of each kernel: the argument, and what cuTensorMapEncodeTiled takes besides its address
+_MAPS = {maps}
+
+
+{encode}
+
+"""
+CALL = 'kernel(*given, grid=grid, block=block, shared=facts["dynamic_bytes"])'
+CALL_WITH_MAPS = """maps = [_encode(int(memory[place]), *numbers) for place, *numbers in _MAPS[facts["name"]]]
+        kernel.prepare("128s" * len(maps) + "P" * len(given))
+        kernel.prepared_call(grid, block, *maps, *map(int, given), shared_size=facts["dynamic_bytes"])"""
+
+
+def loader(name: str, arguments: Sequence[Argument], kernels: Sequence[CudaKernel]) -> str:
     """A module of Python that launches the kernels of the cubin beside it; it needs NumPy and PyCUDA only."""
+    maps = {k.name: [(m.argument, *map_numbers(m)) for m in k.maps] for k in kernels}
+    source = getsource(encode).replace(" encode(", " _encode(")
+    helper = MAPS.format(maps=maps, encode=source) if any(maps.values()) else ""
     return f'''"""{name}(...) of NumPy arrays: {shapes_text(arguments)}.  Needs NumPy and PyCUDA only."""
 
-import json
+{"import ctypes" + chr(10) if helper else ""}import json
 import os.path
 
 import numpy as np
@@ -110,12 +148,12 @@ for _kernel, _facts in _kernels:
         _kernel.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, _facts["dynamic_bytes"])
 
 
-def {name}(*arrays):
+{helper}def {name}(*arrays):
 {CHECKS}    memory = [*map(cuda.to_device, arrays), *_scratch]
     for kernel, facts in _kernels:
         given = [memory[place] for place in facts["arguments"]]
         grid, block = tuple(facts["grid"]), tuple(facts["block"])
-        kernel(*given, grid=grid, block=block, shared=facts["dynamic_bytes"])
+        {CALL_WITH_MAPS if helper else CALL}
     for array, place, (_, _, _, written) in zip(arrays, memory, ARGUMENTS):
         if written:
             cuda.memcpy_dtoh(array, place)

@@ -52,6 +52,8 @@ from .kernel_parts import emitted_nests, pipelines_of, tensor_cores_of
 from .launch_bounds import launch_bounds
 from .shared import SharedArray, shared_layout
 
+TENSOR_MAP = "struct alignas(64) TensorMap { unsigned long long opaque[16]; };"
+"""`CUtensorMap`, whose header NVRTC need not have."""
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
 
 
@@ -311,17 +313,14 @@ class KernelEmitter:
         return total, total if dynamic else 0
 
     def declare_shared(self, array: SharedArray, dynamic: bool) -> None:
-        t, name = TYPES[array.dtype], self.shared_name(array)
+        if array.buffer is None:
+            self.workspaces[array.key] = self.fresh("reduced")
+        name = self.workspaces[array.key] if array.buffer is None else self.buffer(array.buffer)
+        t = TYPES[array.dtype]
         if dynamic:
             self.line(f"{t} *const {name} = ({t} *)(shared_memory + {array.start});  // {array.size} elements")
         else:
             self.line(f"__shared__ __align__({self.tensor_cores.alignment}) {t} {name}[{array.size}];")
-
-    def shared_name(self, array: SharedArray) -> str:
-        if array.buffer is not None:
-            return self.buffer(array.buffer)
-        self.workspaces[array.key] = self.fresh("reduced")
-        return self.workspaces[array.key]
 
 
 def _kernel(
@@ -335,26 +334,26 @@ def _kernel(
     body = pipelines_of(nest.body).ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
     body, tiles = in_outer_product_order(body)
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
-    written, used = frozenset(nest.written()), nest.written() | nest.read()
+    written = frozenset(nest.written())
     body = with_reads_first(with_vector_writes(body), written) if waits else with_vector_writes(body)
     body = tensor_cores_of(body).epilogue(KernelNest(nest.loops, with_guarded_reads_first(body, written)))
     emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)
+    maps = emitter.tensor_cores.maps(body, buffers)
+    values = [emitter.fresh(f"map{k}") for k in range(len(maps))]
+    used = (written | nest.read()) - emitter.tensor_cores.by_map(body)
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
-    params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]
+    pointers = [emitter.buffer(buffers[k]) for k in arguments]
+    types = [f"{'' if buffers[k] in written else 'const '}{TYPES[buffers[k].dtype]}" for k in arguments]
+    params = [f"const __grid_constant__ TensorMap {x}" for x in values]
+    params += [f"{t} *__restrict__ {x}" for t, x in zip(types, pointers, strict=True)]
     shared, dynamic = emitter.declare()
     emitter.stmt(body)
-    kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic)
+    kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic, maps)
     head = f'extern "C" __global__ void __launch_bounds__({launch_bounds(nest, kernel.threads)}) '
+    helpers = {**({"TensorMap": TENSOR_MAP} if maps else {}), **emitter.text.helpers}
     if waits:
-        pointers = [emitter.buffer(buffers[k]) for k in arguments]
-        helpers = {**emitter.text.helpers, "fetch_ahead": HELPER}
-        return kernel, waiting(head, name, params, pointers, emitter.lines), helpers
-    text = "\n".join([f"{head}{name}({', '.join(params)}) {{", *emitter.lines, "}"])
-    return kernel, text, emitter.text.helpers
-
-
-def _parameter(emitter: KernelEmitter, b: Buffer, written: bool) -> str:
-    return f"{'' if written else 'const '}{TYPES[b.dtype]} *__restrict__ {emitter.buffer(b)}"
+        return kernel, waiting(head, name, params, pointers, emitter.lines, values), helpers | {"fetch_ahead": HELPER}
+    return kernel, "\n".join([f"{head}{name}({', '.join(params)}) {{", *emitter.lines, "}"]), helpers
 
 
 def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgram:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from te_lite.errors import require
@@ -9,7 +10,7 @@ from te_lite.expr.simplify import Simplifier
 from te_lite.extensions import installed_part
 from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, Instruction, LoweredFunc, Stmt, Store, stmts_of
 
-from ..program.cuda_program import VECTOR_BYTES, KernelNest, kernel_nests
+from ..program.cuda_program import VECTOR_BYTES, KernelNest, TensorMap, kernel_nests
 from ..program.errors import EmitError
 from ..text.vectors import VectorStore, Writer
 
@@ -53,6 +54,14 @@ class TensorCores:
     def epilogue(self, nest: KernelNest) -> Stmt:
         """The body of a kernel, with the results of tensor cores stored in vectors."""
         return nest.body
+
+    def maps(self, body: Stmt, buffers: Sequence[Buffer]) -> tuple[TensorMap, ...]:
+        """The tensor maps that a kernel takes; `buffers` are those of the program."""
+        return ()
+
+    def by_map(self, body: Stmt) -> set[Buffer]:
+        """The buffers that a kernel uses through its maps alone, and has no pointers of."""
+        return set()
 
     def fenced(self, helpers: dict[str, str]) -> str:
         """The fence, its function among the `helpers`."""

@@ -1,4 +1,4 @@
-// The copy engine of Hopper: boxes of tensors to shared memory and back, by maps that the host of a test makes.
+// The copy engine of Hopper: boxes of tensors to shared memory and back, by maps that emulated_maps.py makes.
 //
 // It is as late as it may be.  What it loads arrives when a thread waits for nothing else; until then its place is full
 // of NaN, and reading it is reported.  What it stores is read when its thread waits for that.
@@ -7,7 +7,7 @@
 
 #include "barriers.h"
 
-struct TensorMap {  // as benchmarks/emulated_maps.py writes it, in place of a CUtensorMap
+struct TensorMap {  // as emulated_maps.py writes it, in place of a CUtensorMap
   uint32_t magic, buffer;
   uint64_t offset;
   uint8_t bytes, rank, swizzle, fill;

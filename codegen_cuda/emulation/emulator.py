@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from ansor.core.files.private_files import scratch_folder
-from ansor.core.host.command import Unfinished, run_command
 from te_lite.errors import require
 from te_lite.loops.names import identifier
 
 from ..program.cuda_program import CudaProgram
 from . import emulator_build as build
+from .emulated_maps import tensor_map
 from .emulator_report import EmulatorError, Report, read_answer
 
 Shape = tuple[int, ...]
@@ -86,7 +86,13 @@ def run_program(program: CudaProgram, args: Sequence[np.ndarray], check: bool = 
                 dtype=str(array.dtype), size=array.size)  # fmt: skip
     memories = [Memory(b.name, a, True) for b, a in zip(program.args, args, strict=True)]
     memories += [Memory(b.name, _poisoned(b.size, b.dtype), False) for b in program.scratch]
-    launches = [Launch(k.name, k.grid, k.block, k.arguments, k.dynamic_bytes) for k in program.kernels]
+    launches = []
+    for k in program.kernels:
+        views = [np.empty(m.extents, memories[m.argument].value.dtype) for m in k.maps]  # addressed, and never read
+        numbers = range(len(memories), len(memories) + len(views))
+        made = [tensor_map(x, m.argument, m.box, m.swizzle, m.steps) for x, m in zip(views, k.maps, strict=True)]
+        memories += [Memory("map", x, True) for x in made]
+        launches.append(Launch(k.name, k.grid, k.block, (*numbers, *k.arguments), k.dynamic_bytes))
     return run_launches(program.source, launches, memories, check, timeout)
 
 
@@ -118,10 +124,7 @@ def run_launches(
 
 
 def _answer(library: build.Library, job: Path, timeout: float, start: float) -> Report:
-    try:
-        done = run_command([str(build.host()), str(job)], timeout)
-    except Unfinished as e:
-        raise EmulatorError(f"emulator: the run of the kernels {e}") from e
+    done = build.finished([str(build.host()), str(job)], timeout, "the run of the kernels")
     accesses = read_answer(done.stdout, partial(build.source_lines, library.path))
     return Report(accesses, time.perf_counter() - start)
 

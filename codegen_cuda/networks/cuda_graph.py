@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from te_lite.errors import require
 
+from ..driver.tensor_maps import MAP_BYTES
 from ..overlap.dependent_launch import begin_early
 from ..program.errors import DeviceError
 
@@ -99,32 +100,33 @@ class _KernelParams(ctypes.Structure):
 
 
 class RecordedKernel:
-    """The kernel that was queued last on a stream that is recorded; `values` are its pointers and integers, in order.
+    """The kernel that was queued last on a stream that is recorded; `values` are what it is called with, in order.
 
     `waits`: for the end of those before it by itself (`dependent_launch.py`); `node` is its place in the graph.
-    Values are 8 bytes here; of a shorter parameter the driver reads the first ones (all machines with CUDA are
-    little-endian).
+    Tensor maps are bytes, all others are integers, and as long here; of a shorter parameter the driver reads the first
+    bytes (all machines with CUDA are little-endian).
     """
 
-    def __init__(self, stream: Any, values: Sequence[int], waits: bool = False) -> None:
-        self._node, self.waits = ctypes.c_void_p(_last_node(stream)), waits
+    def __init__(self, stream: Any, values: Sequence[int | bytes], waits: bool = False) -> None:
+        self.node, self.waits = _last_node(stream), waits
         self._params = _KernelParams()
-        code = _driver().cuGraphKernelNodeGetParams_v2(self._node, ctypes.byref(self._params))
+        code = _driver().cuGraphKernelNodeGetParams_v2(ctypes.c_void_p(self.node), ctypes.byref(self._params))
         _check(code, "reading a recorded kernel")
-        self._slots = (ctypes.c_ulonglong * len(values))(*values)
-        start, size = ctypes.addressof(self._slots), ctypes.sizeof(ctypes.c_ulonglong)
-        self._places = (ctypes.c_void_p * len(values))(*[start + size * k for k in range(len(values))])
+        self._slots = ctypes.create_string_buffer(_in_bytes(values))
+        start = ctypes.addressof(self._slots)
+        self._places = (ctypes.c_void_p * len(values))(*[start + MAP_BYTES * k for k in range(len(values))])
         self._params.values, self._params.extra = ctypes.addressof(self._places), None
 
-    @property
-    def node(self) -> int | None:
-        return self._node.value
-
-    def exchange(self, executable: ctypes.c_void_p, values: Sequence[int]) -> None:
+    def exchange(self, executable: ctypes.c_void_p, values: Sequence[int | bytes]) -> None:
         """Call it with other values in the launches of a graph that are queued from now on."""
-        self._slots[:] = list(values)
-        code = _driver().cuGraphExecKernelNodeSetParams_v2(executable, self._node, ctypes.byref(self._params))
+        self._slots.raw = _in_bytes(values)
+        node, params = ctypes.c_void_p(self.node), ctypes.byref(self._params)
+        code = _driver().cuGraphExecKernelNodeSetParams_v2(executable, node, params)
         _check(code, "exchanging the arguments of a kernel")
+
+
+def _in_bytes(values: Sequence[int | bytes]) -> bytes:
+    return b"".join([value if isinstance(value, bytes) else value.to_bytes(MAP_BYTES, "little") for value in values])
 
 
 def _last_node(stream: Any) -> int | None:
@@ -171,7 +173,7 @@ class LaunchGraph:
         code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._executable), self._graph, flags)
         _check(code, "making it executable")
 
-    def exchange(self, kernel: int, values: Sequence[int]) -> None:
+    def exchange(self, kernel: int, values: Sequence[int | bytes]) -> None:
         """Call a recorded kernel with other values from now on; launches that are queued are as they were."""
         self.kernels[kernel].exchange(self._executable, values)
 

@@ -282,11 +282,8 @@ class CudaNetworkBackend:
         waits = may_wait(target_architecture(target)) and is_short(func)
         program = emit(func, waits=waits)
         facts = program_facts(program)
-        scratch = tuple(facts["scratch_bytes"])
-        given = {
-            "arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"], "ahead": waits,
-        }  # fmt: skip
-        return KernelCode(func.name, program.source, scratch, given, written_over(func))
+        given = {**facts, "arguments": len(program.buffers), "scratch_bytes": [], "ahead": waits}
+        return KernelCode(func.name, program.source, tuple(facts["scratch_bytes"]), given, written_over(func))
 
     def recurrence(self, loop: Recurrence, target: str) -> KernelCode | None:
         try:

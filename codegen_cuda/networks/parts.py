@@ -35,7 +35,7 @@ class Recording:
             back, end = self._back[part], self._parts[part][-1]
             part = part + 1 if back is None or not self._taken(end, stream) else back
 
-    def exchange(self, kernel: int, values: list[int]) -> None:
+    def exchange(self, kernel: int, values: list[int | bytes]) -> None:
         """As of `LaunchGraph`."""
         graph, own = self._kernels[kernel]
         graph.exchange(own, values)

@@ -52,19 +52,25 @@ def _stores(s: Stmt) -> int:
     return inner * (s.extent if isinstance(s, For) else 1)
 
 
-def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str], lines: Sequence[str]) -> str:
-    """A kernel that waits before it computes `lines`; `head` is all of its declaration before its name."""
+def waiting(
+    head: str, name: str, params: Sequence[str], pointers: Sequence[str], lines: Sequence[str], maps: Sequence[str] = ()
+) -> str:
+    """A kernel that waits before it computes `lines`; `head` is all of its declaration before its name.
+
+    `maps` and `pointers` are the names of its parameters: the former stay where they were passed.
+    """
+    inner = [p.replace("__grid_constant__ TensorMap ", "TensorMap &") for p in params]
     unrestricted = [p.replace("__restrict__ ", "") for p in params]
     held = [f'  asm volatile("" : "+l"({p})); __builtin_assume(__isGlobal({p}));' for p in pointers]
     return "\n".join([
-        f"static __device__ __forceinline__ void {name}_body({', '.join(params)}) {{", *lines, "}", "",
+        f"static __device__ __forceinline__ void {name}_body({', '.join(inner)}) {{", *lines, "}", "",
         f"{head}{name}({', '.join([*unrestricted, *prefetch.PARAMS])}) {{",
         prefetch.FETCH,
         "#ifdef __CUDA_ARCH__",
         '  asm volatile("griddepcontrol.wait;" ::: "memory");',
         *held,
         "#endif",
-        f"  {name}_body({', '.join(pointers)});",
+        f"  {name}_body({', '.join([*maps, *pointers])});",
         "}",
     ])  # fmt: skip
 

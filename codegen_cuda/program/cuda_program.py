@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from te_lite.errors import require
+from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Var
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import children
@@ -44,12 +45,39 @@ REGISTER_BYTES = 4
 VECTOR_BYTES = 16
 
 
+MAP_TYPES = {dtype: 0 for dtype, size in BYTES.items() if size == 1} | {
+    "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
+    "float64": 8, "bfloat16": 9,
+}  # fmt: skip
+SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+"""`CUtensorMapDataType` by dtype, `CUtensorMapSwizzle` by bytes."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What the copy engine (from sm_90 on) is told of an array of a program, and of the boxes that it copies.
+
+    `argument` is the array's position in the program's `buffers`, `dtype` that of its elements.  The rest is in the
+    order of its axes, outermost first: its `extents` as it is addressed, row-major and contiguous, maybe otherwise than
+    its shape; those of a `box`, at most 256, of which each `steps`th element is copied, at most 8.  The lines of a box
+    in shared memory are swizzled over so many bytes, 32, 64 or 128, or 0: not at all.
+    """
+
+    argument: int
+    dtype: str
+    extents: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle: int = 128
+
+
 @dataclass(frozen=True)
 class CudaKernel:
     """How to launch one kernel.
 
     `arguments` are positions in the program's `buffers`, `shared_bytes` all shared memory of a block, `dynamic_bytes`
-    the part of it that the launch must ask for (0, or everything when it is more than 48 KiB).
+    the part of it that the launch must ask for (0, or everything when it is more than 48 KiB).  A kernel takes its
+    `maps`, by value, before the pointers of its arguments.
     """
 
     name: str
@@ -58,6 +86,7 @@ class CudaKernel:
     arguments: tuple[int, ...]
     shared_bytes: int
     dynamic_bytes: int
+    maps: tuple[TensorMap, ...] = ()
 
     @property
     def threads(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 from ansor.core.errors import GraphError
@@ -9,10 +11,11 @@ from ansor.core.values.json_values import items, record, size, sizes, text
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 
-from .cuda_program import CudaKernel, CudaProgram
+from .cuda_program import MAP_TYPES, SWIZZLES, CudaKernel, CudaProgram, TensorMap
 
 NEEDED = "arguments", "scratch_bytes", "kernels"
 OF_KERNEL = "name", "grid", "block", "arguments", "dynamic_bytes"
+OF_MAP = "argument", "dtype", "extents", "box", "steps", "swizzle"
 
 
 def program_facts(program: CudaProgram) -> dict[str, Any]:
@@ -44,15 +47,41 @@ def _launch(data: Any, pointers: int) -> dict[str, Any]:
     grid, block = sizes(facts["grid"], "grid"), sizes(facts["block"], "block")
     whole = len(grid) == len(block) == 3 and min(*grid, *block) > 0 and max(*grid, *block) < 1 << 31
     require(whole, GraphError, "launch", "grid and block are three extents of at least 1", grid=grid, block=block)
-    arguments = sizes(facts["arguments"], "arguments")
+    maps = maps_of(facts)
+    arguments = (*sizes(facts["arguments"], "arguments"), *[m.argument for m in maps])
     known = all(a < pointers for a in arguments)
     require(known, GraphError, "launch", f"there are {pointers} pointers", arguments=arguments)
     dynamic = size(facts["dynamic_bytes"], "dynamic_bytes")
     require(dynamic < 1 << 31, GraphError, "launch", "dynamic_bytes must fit 31 bits", got=dynamic)
-    return {"name": text(facts["name"], "name"), "grid": list(grid), "block": list(block),
-            "arguments": list(arguments), "dynamic_bytes": dynamic}  # fmt: skip
+    text(facts["name"], "name")
+    return {name: facts[name] for name in OF_KERNEL} | _maps_facts(maps)
+
+
+def maps_of(facts: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+    """The tensor maps of a kernel by its facts.  Raises GraphError, in one sentence, for what is none."""
+    return tuple([_map(data) for data in items(facts.get("maps", ()), "maps")])
+
+
+def _map(data: Any) -> TensorMap:
+    facts = record(data, OF_MAP, "tensor map")
+    extents, box, steps = [sizes(facts[name], name) for name in ("extents", "box", "steps")]
+    argument, swizzle = [size(facts[name], name) for name in ("argument", "swizzle")]
+    found = TensorMap(argument, text(facts["dtype"], "dtype"), extents, box, steps, swizzle)
+    even = 1 <= len(extents) == len(box) == len(steps) <= 5 and 0 < prod(extents) < 1 << 40
+    sound = even and all(1 <= n <= 256 for n in box) and all(1 <= n <= 8 for n in steps) and swizzle in SWIZZLES
+    law = "it has 1 to 5 axes, boxes of 1 to 256 elements, steps of 1 to 8, a known dtype and swizzle"
+    require(sound and found.dtype in MAP_TYPES, GraphError, "tensor map", law, got=found)
+    return found
 
 
 def _kernel_facts(k: CudaKernel) -> dict[str, Any]:
-    values = {name: getattr(k, name) for name in OF_KERNEL}
+    return {**_values(k, OF_KERNEL), **_maps_facts(k.maps)}
+
+
+def _maps_facts(maps: Sequence[TensorMap]) -> dict[str, Any]:
+    return {"maps": [_values(m, OF_MAP) for m in maps]} if maps else {}
+
+
+def _values(of: object, names: Sequence[str]) -> dict[str, Any]:
+    values = {name: getattr(of, name) for name in names}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -11,9 +11,9 @@ import pytest
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
-from benchmarks.emulated_maps import SWIZZLES  # noqa: E402
 from codegen_cuda.driver.compile import compile_source  # noqa: E402
 from codegen_cuda.driver.module import open_device  # noqa: E402
+from codegen_cuda.program.cuda_program import SWIZZLES  # noqa: E402
 from tests.ansor_ext.tensor_core.test_emulated_copies import (  # noqa: E402
     BOXES,
     LOAD,

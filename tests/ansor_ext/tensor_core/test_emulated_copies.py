@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarks.emulated_maps import tensor_map
+from codegen_cuda.emulation.emulated_maps import tensor_map
 from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
 from codegen_cuda.emulation.emulator_report import EmulatorError
 

@@ -1,7 +1,7 @@
 """Tensor maps of the block emulator: what `cuTensorMapEncodeTiled` makes on a device.
 
 A map names its array by its number among the arrays of a run, so it is passed beside them
-(`codegen_cuda/emulation/copy_engine.h` reads it, and says what no map may be).
+(`copy_engine.h` reads it, and says what no map may be).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..program.cuda_program import SWIZZLES
+
 MAGIC = 0x50414D54
-BYTES, MOST_AXES = 128, 5
-SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+MOST_AXES = 5
 
 
 def tensor_map(
@@ -27,7 +28,6 @@ def tensor_map(
     fill = (1,) * (MOST_AXES - axes)
     rows = [*array.strides[-2::-1], *[0] * (MOST_AXES - axes)] if axes > 1 else [0] * (MOST_AXES - 1)
     numbers = (*array.shape[::-1], *fill), rows, (*box[::-1], *fill), (*(steps or (1,) * axes)[::-1], *fill)
-    head = struct.pack("<IIQBBBB", MAGIC, number, offset, array.itemsize, axes, SWIZZLES[swizzle], 0)
-    text = head + struct.pack("<5I4Q5H5B", *[x for part in numbers for x in part])
-    made: np.void = np.void(text.ljust(BYTES, b"\0"))
+    head = MAGIC, number, offset, array.itemsize, axes, SWIZZLES[swizzle], 0
+    made: np.void = np.void(struct.pack("<IIQBBBB5I4Q5H5B41x", *head, *[x for part in numbers for x in part]))
     return made
