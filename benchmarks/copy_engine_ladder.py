@@ -25,13 +25,13 @@ from benchmarks import pytorch, report
 from benchmarks.beside_cublas import recorded_beside_cublas
 from benchmarks.operator_sides import TOLERANCES, recorded, relative_error
 from codegen_cuda.driver.compile import compile_source
+from codegen_cuda.driver.tensor_maps import encoded
 from codegen_cuda.emulation.emulated_maps import tensor_map
 from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
+from codegen_cuda.program.cuda_program import TensorMap
 
 SOURCE = Path(__file__).with_name("copy_engine_product.cu")
 ROWS, COLUMNS, TERMS, THREADS, ROW_BYTES = 128, 256, 64, 384, 128
-FLOAT16, SWIZZLE_128, PROMOTION_128 = 6, 3, 2
-"""Of `CUtensorMapDataType`, `CUtensorMapSwizzle` and `CUtensorMapL2promotion`."""
 BOX_ROWS = ROWS, TERMS, ROWS // 2
 """Of A, B and the result: boxes of so many rows of 128 bytes."""
 MOST_SHARED = 8
@@ -137,17 +137,9 @@ class Kernel:
 
     def _map(self, matrix: Any, rows: int) -> int:
         """The address of a map of boxes of so many rows of 128 bytes."""
-        room = ctypes.create_string_buffer(192)
-        self.held.append(room)
-        address = -(-ctypes.addressof(room) // 64) * 64
-        height, width = matrix.shape
-        self._call(
-            "cuTensorMapEncodeTiled", ctypes.c_void_p(address), FLOAT16, 2, ctypes.c_void_p(matrix.data_ptr()),
-            (ctypes.c_uint64 * 2)(width, height), (ctypes.c_uint64 * 1)(2 * width),
-            (ctypes.c_uint32 * 2)(ROW_BYTES // 2, rows), (ctypes.c_uint32 * 2)(1, 1),
-            0, SWIZZLE_128, PROMOTION_128, 0,
-        )  # fmt: skip
-        return address
+        boxes = TensorMap(0, "float16", tuple(matrix.shape), (rows, ROW_BYTES // 2), (1, 1))
+        self.held.append(ctypes.create_string_buffer(encoded(boxes, matrix.data_ptr())))
+        return ctypes.addressof(self.held[-1])
 
     def launch(self, stream: int) -> None:
         self._call(

@@ -8,6 +8,8 @@ from math import prod
 import numpy as np
 
 from codegen_cuda import CudaKernel, CudaProgram
+from codegen_cuda.overlap.dependent_launch import waiting
+from codegen_cuda.overlap.prefetch import HELPER
 from codegen_cuda.program.cuda_program import TensorMap
 from te_lite.loops.stmt import Buffer
 
@@ -82,11 +84,19 @@ class Copy:
     def program(self) -> CudaProgram:
         """The kernel takes two maps, and a pointer to a counter of its runs."""
         maps = ", ".join([f"const __grid_constant__ TensorMap map{k}" for k in (0, 1)])
-        head = f'extern "C" __global__ void __launch_bounds__(64) copy_kernel0({maps}, int *count)'
+        head = f'extern "C" __global__ void __launch_bounds__(64) boxes_kernel0({maps}, int *count)'
         source = f"{STRUCT}\n{HEAD}{head} {{\n{self.body()}{COUNT}}}\n"
-        kernel = CudaKernel("copy_kernel0", (1, 1, 1), (64, 1, 1), (2,), 0, 0, self.maps())
+        kernel = CudaKernel("boxes_kernel0", (1, 1, 1), (64, 1, 1), (2,), 0, 0, self.maps())
         args = (*[Buffer(name, self.dtype, self.shape) for name in ("A", "B")], Buffer("count", "int32", (4,)))
-        return CudaProgram("copy", source, (source,), (kernel,), args, ())
+        return CudaProgram("boxes", source, (source,), (kernel,), args, ())
+
+    def waiting(self) -> str:
+        """The source of a kernel that does the same when the one before it has ended."""
+        head = 'extern "C" __global__ void __launch_bounds__(64) '
+        params = [*[f"const __grid_constant__ TensorMap map{k}" for k in (0, 1)], "int *__restrict__ count"]
+        lines = [*self.body().splitlines(), COUNT.rstrip()]
+        kernel = waiting(head, "boxes_kernel0", params, ["count"], lines, ["map0", "map1"])
+        return f"{STRUCT}\n{HEAD}{HELPER}\n{kernel}\n"
 
     def arrays(self) -> list[np.ndarray]:
         """What is read, what is written (ones), and the counter."""

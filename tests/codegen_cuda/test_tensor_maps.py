@@ -10,7 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,22 +19,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+import te_lite as te
 from ansor.core.device.exported_program import Argument
 from ansor.core.errors import GraphError
 from codegen_c.compile import compiler_command
 from codegen_cuda import compile_source
 from codegen_cuda.driver import export, tensor_maps
 from codegen_cuda.driver.device import DeviceProgram
-from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emission.emit import emit
+from codegen_cuda.emission.kernel_parts import TensorCores
+from codegen_cuda.emulation.emulated_maps import tensor_map
+from codegen_cuda.emulation.emulator import Launch, Memory, run_launches, run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from codegen_cuda.networks import cuda_graph
 from codegen_cuda.networks.cuda_graph import RecordedKernel
-from codegen_cuda.overlap.dependent_launch import waiting
-from codegen_cuda.overlap.prefetch import HELPER
-from codegen_cuda.program.cuda_program import CudaProgram, TensorMap
+from codegen_cuda.networks.network import CudaNetworkBackend
+from codegen_cuda.program.cuda_program import CudaProgram, TensorMap, loads_in
 from codegen_cuda.program.errors import DeviceError
 from codegen_cuda.program.facts import facts_from_json, program_facts
-from tests.codegen_cuda.copy_kernels import COPIES, HEAD, STRUCT, Copy
+from te_lite.loops.stmt import Buffer, LoweredFunc, Stmt
+from tests.codegen_cuda.copy_kernels import COPIES, STRUCT
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
@@ -71,38 +75,111 @@ def test_maps_of_scratch_and_of_several_kernels() -> None:
     maps = copy.maps()
     kernels = [
         replace(kernel, arguments=(2,), maps=(maps[0], replace(maps[1], argument=3))),
-        replace(kernel, name="copy_kernel1", arguments=(2,), maps=(replace(maps[0], argument=3), maps[1])),
+        replace(kernel, name="boxes_kernel1", arguments=(2,), maps=(replace(maps[0], argument=3), maps[1])),
     ]
-    text = one.source.replace("void __launch_bounds__(64) copy_kernel0", "void __launch_bounds__(64) NAME")
+    text = one.source.replace("void __launch_bounds__(64) boxes_kernel0", "void __launch_bounds__(64) NAME")
     start = text.index('extern "C"')
     source = text[:start] + "".join([text[start:].replace("NAME", k.name) for k in kernels])
     scratch = replace(a, name="between")
     arrays = copy.arrays()
-    run_program(CudaProgram("copy", source, (), tuple(kernels), (a, b, count), (scratch,)), arrays)
+    run_program(CudaProgram("boxes", source, (), tuple(kernels), (a, b, count), (scratch,)), arrays)
     np.testing.assert_array_equal(arrays[1], copy.want(arrays[0]))
     assert arrays[2][0] == 2
 
 
-def waiting_source(copy: Copy) -> str:
-    head = 'extern "C" __global__ void __launch_bounds__(64) '
-    params = [*[f"const __grid_constant__ TensorMap map{k}" for k in (0, 1)], "int *__restrict__ count"]
-    lines = [*copy.body().splitlines(), "  if (threadIdx.x == 0) count[0] += 1;"]
-    return f"{STRUCT}\n{HEAD}{HELPER}\n{waiting(head, 'copy_kernel0', params, ['count'], lines, ['map0', 'map1'])}\n"
-
-
 def test_a_kernel_that_waits_leaves_maps_where_they_were_passed() -> None:
-    text = waiting_source(PLAIN)
-    assert "copy_kernel0_body(const TensorMap &map0, const TensorMap &map1, int *__restrict__ count) {" in text
-    assert "copy_kernel0(const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1, int *" in text
-    assert "  copy_kernel0_body(map0, map1, count);" in text and '"+l"(map' not in text
+    text = PLAIN.waiting()
+    assert "boxes_kernel0_body(const TensorMap &map0, const TensorMap &map1, int *__restrict__ count) {" in text
+    assert "boxes_kernel0(const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1, int *" in text
+    assert "  boxes_kernel0_body(map0, map1, count);" in text and '"+l"(map' not in text
+
+
+@emulated
+def test_a_kernel_that_waits_runs() -> None:
+    arrays, ahead = FOUR.arrays(), [np.zeros(16, np.uint8), np.uint32(0), np.uint32(0)]
+    made = [tensor_map(np.empty(m.extents, m.dtype), m.argument, m.box, m.swizzle) for m in FOUR.maps()]
+    memories = [Memory(f"given{k}", value, True) for k, value in enumerate([*arrays, *made, *ahead])]
+    launch = Launch("boxes_kernel0", (1, 1, 1), (64, 1, 1), (3, 4, 2, 5, 6, 7), 0)
+    run_launches(FOUR.waiting(), [launch], memories, True, 60.0)
+    np.testing.assert_array_equal(arrays[1], FOUR.want(arrays[0]))
 
 
 @pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
-@pytest.mark.parametrize("source", [PLAIN.program().source, waiting_source(PLAIN)], ids=["plain", "waiting"])
+@pytest.mark.parametrize("source", [PLAIN.program().source, PLAIN.waiting()], ids=["plain", "waiting"])
 def test_the_parameters_compile(source: str) -> None:
     """No map is copied to memory of a thread: there the copy engine would not find it."""
     (found,) = compile_source(source, "sm_90").resources
-    assert found.name == "copy_kernel0" and found.stack == found.spills == 0
+    assert found.name == "boxes_kernel0" and found.stack == found.spills == 0
+
+
+# ------------------------------------------------------------------------------------------------- emission
+
+
+class ByMaps(TensorCores):
+    """What an extension would answer: the inputs of a kernel are copied by maps, the first one by them alone."""
+
+    def maps(self, body: Stmt, buffers: Sequence[Buffer]) -> tuple[TensorMap, ...]:
+        read = [k for k, b in enumerate(buffers) if b in {x.buffer for x in loads_in(body)}]
+        return tuple([TensorMap(k, "float32", (64,), (32,), (1,)) for k in read])
+
+    def by_map(self, body: Stmt) -> set[Buffer]:
+        return {x.buffer for x in loads_in(body) if x.buffer.name == "x"}
+
+
+def added(first: str = "x", second: str = "y") -> LoweredFunc:
+    x, y = te.placeholder((64,), name=first), te.placeholder((64,), name=second)
+    out = te.compute((64,), lambda i: x[i] + y[i], name="out")
+    s = te.create_schedule(out.op)
+    s[out].bind(out.op.axis[0], te.thread_axis("threadIdx.x"))
+    return te.lower(s, [x, y, out], "add")
+
+
+@pytest.fixture
+def by_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codegen_cuda.emission.emit.tensor_cores_of", lambda body: ByMaps())
+
+
+@pytest.mark.usefixtures("by_maps")
+def test_maps_are_the_first_parameters_of_an_emitted_kernel() -> None:
+    program = emit(added())
+    (kernel,) = program.kernels
+    assert [m.argument for m in kernel.maps] == [0, 1] and kernel.arguments == (1, 2)
+    params = ", ".join([
+        *[f"const __grid_constant__ TensorMap map{k}" for k in (0, 1)],
+        "const float *__restrict__ y", "float *__restrict__ out",
+    ])  # fmt: skip
+    assert f"add_kernel0({params}) {{" in program.source
+    for text in (program.source, *program.units):
+        assert text.count(STRUCT) == 1 and text.index(STRUCT) < text.index("add_kernel0(")
+
+
+@pytest.mark.usefixtures("by_maps")
+def test_names_of_maps_are_not_those_of_arrays() -> None:
+    source = emit(added("map0", "map1")).source
+    assert "TensorMap map0, const" in source and "*__restrict__ map0_1, const float *__restrict__ map1_1," in source
+
+
+@pytest.mark.usefixtures("by_maps")
+def test_an_emitted_kernel_that_waits_takes_maps() -> None:
+    text = emit(added(), waits=True).source
+    assert "add_kernel0_body(const TensorMap &map0, const TensorMap &map1, const float *__restrict__ y," in text
+    assert "add_kernel0(const __grid_constant__ TensorMap map0, const __grid_constant__ TensorMap map1, const " in text
+    assert "  add_kernel0_body(map0, map1, y, out);" in text
+
+
+@pytest.mark.usefixtures("by_maps")
+def test_kernels_of_networks_keep_their_maps() -> None:
+    code = CudaNetworkBackend().code(added(), "cuda -arch=sm_90")
+    facts = facts_from_json(json.loads(json.dumps(code.facts)))
+    assert [m["argument"] for m in facts["kernels"][0]["maps"]] == [0, 1] and facts["ahead"] is True
+
+
+def test_kernels_without_maps_are_what_they_were() -> None:
+    program = emit(added())
+    assert program.kernels[0].maps == () and "TensorMap" not in program.source
+    assert "add_kernel0(const float *__restrict__ x, const float *__restrict__ y, float *__restrict__ out) {" in (
+        program.source
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- facts
@@ -316,29 +393,29 @@ def arguments(program: CudaProgram) -> list[Argument]:
 
 def test_the_header_has_what_a_map_is_made_of(tmp_path: Path) -> None:
     program = FOUR.program()
-    (tmp_path / "copy.h").write_text(export.header(program, arguments(program), "sm_90"))
-    (tmp_path / "main.c").write_text("""#include "copy.h"
+    (tmp_path / "boxes.h").write_text(export.header(program, arguments(program), "sm_90"))
+    (tmp_path / "main.c").write_text("""#include "boxes.h"
 int main(void) {
-  if (COPY_MAPS != 2 || sizeof copy_maps != 2 * sizeof *copy_maps) return 1;
-  for (unsigned k = 0; k < COPY_MAPS; ++k) {
-    const struct copy_map *m = copy_maps + k;
+  if (BOXES_MAPS != 2 || sizeof boxes_maps != 2 * sizeof *boxes_maps) return 1;
+  for (unsigned k = 0; k < BOXES_MAPS; ++k) {
+    const struct boxes_map *m = boxes_maps + k;
     if (m->kernel != 0 || m->argument != k || m->type != 6 || m->rank != 2 || m->swizzle != 1) return 2;
     if (m->extents[0] != 32 || m->extents[1] != 64 || m->strides[0] != 64) return 3;
     if (m->box[0] != 16 || m->box[1] != 16 || m->steps[0] != 1 || m->steps[1] != 1) return 4;
   }
-  return copy_kernels[0].argument_count != 1 || copy_kernels[0].arguments[0] != 2 || copy_scratch_bytes[0];
+  return boxes_kernels[0].argument_count != 1 || boxes_kernels[0].arguments[0] != 2 || boxes_scratch_bytes[0];
 }
 """)
     command = [*compiler_command(), "-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{tmp_path}"]
     subprocess.run([*command, str(tmp_path / "main.c"), "-o", str(tmp_path / "main")], check=True)
     assert subprocess.run([str(tmp_path / "main")], check=False).returncode == 0
-    assert "cuTensorMapEncodeTiled(map, type, rank," in (tmp_path / "copy.h").read_text()
+    assert "cuTensorMapEncodeTiled(map, type, rank," in (tmp_path / "boxes.h").read_text()
 
 
 def test_maps_of_one_axis_and_programs_without_maps(tmp_path: Path) -> None:
     program = FOUR.program()
     bare = replace(program, kernels=(replace(program.kernels[0], maps=()),))
-    texts = [export.header(bare, arguments(bare), "sm_90"), export.loader("copy", arguments(bare), bare.kernels)]
+    texts = [export.header(bare, arguments(bare), "sm_90"), export.loader("boxes", arguments(bare), bare.kernels)]
     assert not any(word in text for text in texts for word in ("map0", "ensorMap", "_MAPS", "stdint", "ctypes"))
     assert 'kernel(*given, grid=grid, block=block, shared=facts["dynamic_bytes"])' in texts[1]
     row = TensorMap(2, "int32", (4,), (4,), (1,), 0)
@@ -363,18 +440,18 @@ def test_the_loader_makes_maps(
     package = SimpleNamespace(driver=driver, autoprimaryctx=None)
     for name, part in (("pycuda", package), ("pycuda.driver", driver), ("pycuda.autoprimaryctx", package)):
         monkeypatch.setitem(sys.modules, name, part)
-    (tmp_path / "copy.py").write_text(export.loader("copy", arguments(program), program.kernels))
+    (tmp_path / "boxes.py").write_text(export.loader("boxes", arguments(program), program.kernels))
     (tmp_path / "manifest.json").write_text(json.dumps({"launch": program_facts(program)}))
-    spec = importlib.util.spec_from_file_location("exported_copy", tmp_path / "copy.py")
+    spec = importlib.util.spec_from_file_location("exported_boxes", tmp_path / "boxes.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     library()
     arrays = FOUR.arrays()
-    module.copy(*arrays)
+    module.boxes(*arrays)
     maps = [written(p, 6, 2, 1, 32, 64, 64, 16, 16, 1, 1) for p in (4096, 8192)]
     assert function.types == "128s128sP" and function.calls == [(*maps, 12288)]
     assert (arrays[1] == 2).all() and (arrays[2] == 3).all()
     library(1)
     with pytest.raises(RuntimeError, match="cuTensorMapEncodeTiled: error 1"):
-        module.copy(*arrays)
+        module.boxes(*arrays)

@@ -13,7 +13,8 @@ pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
 from codegen_cuda.driver.compile import compile_source  # noqa: E402
 from codegen_cuda.driver.module import open_device  # noqa: E402
-from codegen_cuda.program.cuda_program import SWIZZLES  # noqa: E402
+from codegen_cuda.driver.tensor_maps import encoded  # noqa: E402
+from codegen_cuda.program.cuda_program import TensorMap  # noqa: E402
 from tests.ansor_ext.tensor_core.test_emulated_copies import (  # noqa: E402
     BOXES,
     LOAD,
@@ -24,8 +25,6 @@ from tests.ansor_ext.tensor_core.test_emulated_copies import (  # noqa: E402
     unswizzled,
 )
 
-TYPES = {"int8": 0, "float16": 6, "float32": 7}
-"""Of `CUtensorMapDataType`; it has no signed bytes."""
 STATIC = 1 << 15
 
 
@@ -34,17 +33,11 @@ def called(name: str, *args: Any) -> None:
     assert code == 0, f"{name}: error {code}"
 
 
-def map_of(box: Box, address: int, room: Any) -> int:
-    """The address of a map, made by the driver."""
-    array, n = box.array(), len(box.shape)
-    place = -(-ctypes.addressof(room) // 64) * 64
-    steps = box.steps or (1,) * n
-    called(
-        "cuTensorMapEncodeTiled", ctypes.c_void_p(place), TYPES[box.dtype], n, ctypes.c_void_p(address),
-        (ctypes.c_uint64 * n)(*box.shape[::-1]), (ctypes.c_uint64 * max(n - 1, 1))(*array.strides[-2::-1]),
-        (ctypes.c_uint32 * n)(*box.box[::-1]), (ctypes.c_uint32 * n)(*steps[::-1]), 0, SWIZZLES[box.swizzle], 0, 0,
-    )  # fmt: skip
-    return place
+def map_of(box: Box, address: int) -> Any:
+    """A map, made by the driver."""
+    steps = box.steps or (1,) * len(box.shape)
+    made = TensorMap(0, box.dtype, box.shape, box.box, steps, box.swizzle)
+    return ctypes.create_string_buffer(encoded(made, address))
 
 
 def run(source: str, box: Box, array: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -53,8 +46,8 @@ def run(source: str, box: Box, array: np.ndarray, other: np.ndarray) -> tuple[np
     held, beside = device.put(array), device.put(other)
     called("cuModuleLoadData", ctypes.byref(module), compile_source(source, "sm_90a").cubin)
     called("cuModuleGetFunction", ctypes.byref(function), module, b"k")
-    room, pointer = ctypes.create_string_buffer(192), ctypes.c_void_p(beside.pointer)
-    arguments = (ctypes.c_void_p * 2)(map_of(box, held.pointer, room), ctypes.addressof(pointer))
+    made, pointer = map_of(box, held.pointer), ctypes.c_void_p(beside.pointer)
+    arguments = (ctypes.c_void_p * 2)(ctypes.addressof(made), ctypes.addressof(pointer))
     called("cuLaunchKernel", function, 1, 1, 1, 64, 1, 1, 0, None, arguments, None)
     device.context.synchronize()
     return device.get(held), device.get(beside)
