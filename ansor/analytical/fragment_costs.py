@@ -15,13 +15,14 @@ from .machine import GPU
 @dataclass(frozen=True)
 class FragmentCosts:
     """What products in the fragments of tensor cores cost a block: bytes of shared memory beside the tiles, registers
-    of a thread, cycles that nothing else can use, and cycles that a block waits alone."""
+    of a thread, cycles that nothing else can use, and cycles that a block waits alone; `apart` are the scopes whose
+    nests cost nothing else."""
 
     shared: Any = 0
     registers: Any = 0
     busy: Any = 0.0
     alone: Any = 0.0
-    there: bool = False
+    apart: tuple[str, ...] = ()
 
 
 def fragment_costs(nests: Sequence[Nest], machine: GPU) -> FragmentCosts:

@@ -126,12 +126,12 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     room = larger(machine.l1 - shared * resident, 0)
     through = [_fetched_bytes(nest, room) for nest in nests]
     fetched = sum([own for own, _ in through])
-    found = [pair for pair in zip(nests, through, strict=True) if pair[0].scope != "fragment"]
+    found = [pair for pair in zip(nests, through, strict=True) if pair[0].scope not in fragments.apart]
     bodies = [_body(nest, nests, machine, misses) for nest, (_, misses) in found]
     most = smaller(MAX_REGISTERS, machine.registers // larger(threads, 1))
     spilled = np.where(np.greater(registers, most), 1, 0)
     busy, alone, wait = _cycles([nest for nest, _ in found], bodies, spilled, machine)
-    if not fragments.there:  # one warp of a scheduler keeps its tensor core busy
+    if not fragments.apart:  # one warp of a scheduler keeps its tensor core busy
         warps = resident * ceildiv(threads, machine.warp) / machine.schedulers
         busy = busy * (1 + UNFILLED / np.maximum(warps, 1 / machine.schedulers))
         iterations = sum([body.times for body, (nest, _) in zip(bodies, found, strict=True) if nest.scope == "shared"])

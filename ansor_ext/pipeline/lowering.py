@@ -61,17 +61,20 @@ from te_lite.loops.stmt import (
 from te_lite.lowering.lower_facts import Facts
 from te_lite.schedule.state import ATTACHED
 
+from .steps import COPY_ENGINE, by_copy_engine
+
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Stages that are fetched ahead together: their buffers, the loops whose iterations are tiles, outermost first, and
-    the tiles that there is room for.
+    """Stages that are fetched ahead together: their buffers, the loops whose iterations are tiles, outermost first, the
+    tiles that there is room for, and who fetches them, if not threads.
     """
 
     stages: tuple[int, ...]
     buffers: tuple[Buffer, ...]
     loops: tuple[Var, ...]
     tiles: int
+    by: str
 
 
 def fetched_ahead(facts: Facts) -> Callable[[int, Stmt], Stmt]:
@@ -117,7 +120,10 @@ def _pipeline(facts: Facts, loops: tuple[Var, ...], stages: Sequence[int]) -> Pi
     counts = {tile_count(facts.state, k) for k in stages}
     names, law = ", ".join(facts.stages[k].op.name for k in stages), "copies of one loop have as many tiles each"
     require(len(counts) == 1, LowerError, f"pipeline {names}", law, tiles=sorted(counts))
-    return Pipeline(tuple(stages), tuple([b for k in stages for b in facts.own_buffers(k)]), loops, counts.pop())
+    by = {COPY_ENGINE if by_copy_engine(facts.stages[k]) else "" for k in stages}
+    require(len(by) == 1, LowerError, f"pipeline {names}", "the same fetches all copies of a loop", by=sorted(by))
+    buffers = tuple([b for k in stages for b in facts.own_buffers(k)])
+    return Pipeline(tuple(stages), buffers, loops, counts.pop(), by.pop())
 
 
 class _Pass:
@@ -144,7 +150,7 @@ class _Pass:
         iterations = product([x.extent for x in nest])
         iteration = self._iteration_var(nest, iterations)
         ahead = binary("+", iteration, pipeline.tiles - 1)
-        tiles = {b: _tiled(b, pipeline.tiles) for b in pipeline.buffers}
+        tiles = {b: _tiled(b, pipeline.tiles, pipeline.by) for b in pipeline.buffers}
         publish = Barrier(publishes=True, left=pipeline.tiles - 2)
         first = [self._at(copies, nest, tiles, as_expr(t)) for t in range(pipeline.tiles - 1)]
         before = [s for t, copy in enumerate(first) for s in ([publish] if t else []) + copy]
@@ -211,13 +217,13 @@ class _Iteration:
         return with_bodies(s, tuple([self.redirected(b) for b in bodies(s)]))
 
 
-def _tiled(buffer: Buffer, tiles: int) -> Buffer:
+def _tiled(buffer: Buffer, tiles: int, by: str) -> Buffer:
     """Storage for several tiles of what `buffer` holds."""
     strides = buffer.strides
     if strides is None:
         strides = tuple([product(buffer.shape[d + 1 :]) for d in range(len(buffer.shape))])
     stride = tile_stride(buffer.size, BYTES[buffer.dtype])
-    return replace(buffer, shape=(tiles, *buffer.shape), strides=(stride, *strides), pipelined=True)
+    return replace(buffer, shape=(tiles, *buffer.shape), strides=(stride, *strides), pipelined=by or True)
 
 
 def _split(s: Stmt, own: frozenset[Buffer]) -> tuple[list[Stmt], Stmt]:

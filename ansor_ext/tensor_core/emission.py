@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from codegen_cuda.emission.kernel_parts import TensorCores
-from codegen_cuda.program.cuda_program import KernelNest
-from te_lite.loops.stmt import Buffer, Instruction, Stmt
+from codegen_cuda.program.cuda_program import KernelNest, TensorMap
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad
+from te_lite.expr.visit import walk
+from te_lite.loops.stmt import Buffer, Instruction, Stmt, exprs_of, stmts_of, written_by
 
+from .copy_boxes import Box
+from .instructions import RingCall
 from .mma_text import instruction_text, wait_text
 from .rows_ahead import goes_beside
+from .swizzle import CHUNK_BYTES
 from .vectorized_epilogue import with_vectorized_epilogue
 from .warpgroup import TILE_BYTES, in_groups, multiplies_in_groups, tiles_of
 from .wgmma_text import FENCE, FENCE_HELPER
+
+
+def tensor_map(box: Box, buffers: Sequence[Buffer]) -> TensorMap:
+    """What the copy engine is told of the array of a box."""
+    nbytes = box.extents[-1] * BYTES[box.buffer.dtype]
+    swizzle = nbytes if nbytes > CHUNK_BYTES else 0
+    return TensorMap(buffers.index(box.buffer), box.buffer.dtype, box.view, box.extents, box.steps, swizzle)
 
 
 class CudaTensorCores(TensorCores):
@@ -42,6 +56,20 @@ class CudaTensorCores(TensorCores):
         """The fence, its function among the `helpers`."""
         helpers["fence_async_proxy"] = FENCE_HELPER
         return self.fence
+
+    def maps(self, body: Stmt, buffers: Sequence[Buffer]) -> tuple[TensorMap, ...]:
+        """What the copy engine is told of arrays, which are numbered among `buffers`."""
+        boxes = {s.map: s.box for s in stmts_of(body) if isinstance(s, RingCall) and s.box is not None}
+        return tuple([tensor_map(boxes[k], buffers) for k in range(len(boxes))])
+
+    def by_map(self, body: Stmt) -> set[Buffer]:
+        """The arrays that only the copy engine reads or writes."""
+        calls = [s for s in stmts_of(body) if isinstance(s, RingCall)]
+        own = {s.box.buffer for s in calls if s.box is not None}
+        loads = {e.buffer for s in stmts_of(body) if not isinstance(s, RingCall)
+                 for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}  # fmt: skip
+        stored = {b for s in stmts_of(body) if not isinstance(s, RingCall) for b in written_by(s)}
+        return own - loads - stored
 
     def text(self, writer: Any, s: Instruction) -> str:
         """An instruction."""

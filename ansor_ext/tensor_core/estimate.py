@@ -29,6 +29,7 @@ from te_lite.bounds.loop_scope import LANES
 from te_lite.expr.lanes import ceildiv, product
 from te_lite.schedule.state import Stage
 
+from ..pipeline.steps import by_copy_engine
 from .fragment_storage import FragmentStorage, fragment_storage
 from .mma import GROUP_ROW_BYTES, Mma
 
@@ -42,6 +43,8 @@ ITERATION = 60
 """Cycles of an iteration that nothing of the block fills: waiting for its copies, a barrier, the first fragments."""
 CUT_INSTRUCTIONS, CUT_CYCLES = 4, 6
 """That put a float of each lane into two parts, and of the unit of 16 lanes that does three of them."""
+TURN, PART, STORED_CYCLES = 40, 300, 2
+"""Cycles of a turn of a ring, and of a part of the result, without products; those that storing a value takes."""
 SHARED_BYTES = 128
 """That a multiprocessor reads from shared memory in one cycle."""
 
@@ -80,7 +83,9 @@ def fragment_costs(nests: Sequence[Nest], machine: GPU) -> FragmentCosts:
     """What the products in the fragments of a kernel cost a block, for the model of GPUs."""
     found = fragments_of(nests)
     busy, alone = product_cycles(found, machine)
-    return FragmentCosts(sum([x.beside for x in found]), sum([x.registers for x in found]), busy, alone, bool(found))
+    shared, registers = sum([x.beside for x in found]), sum([x.registers for x in found])
+    scopes = ("fragment", "shared") if any(_in_ring(x.nest) for x in found) else ("fragment",) if found else ()
+    return FragmentCosts(shared, registers, busy, alone, scopes)
 
 
 def fragments_of(nests: Sequence[Nest]) -> list[Fragments]:
@@ -121,6 +126,11 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     issue = share * (instructions * op.element.products + added + steps * (2 * loads + cut * CUT_INSTRUCTIONS))
     shared = warps * steps * brought / SHARED_BYTES
     busy = np.maximum(np.maximum(tensor, shared), issue)
+    if _in_ring(sums.nest):
+        parts_of_result = iterations([x for x in loops if is_serial(x) and x.stage != sums.nest.k])
+        stored = parts_of_result * (sums.elements / LANES * STORED_CYCLES * share + PART)
+        busy = np.maximum(tensor, shared) + stored
+        return busy, busy + fetches * TURN + MEMORY_LATENCY
     tiles = max([n.tiles for n in _shared(sums.nest)], default=0)
     first = steps * cut * CUT_CYCLES if op.warps > 1 else 0.0
     working = np.maximum(ceildiv(warps, machine.schedulers) * (instructions * cost + first), busy)
@@ -165,6 +175,11 @@ def _inner_steps(nest: Nest) -> Any:
     inside = [x for x in _around_instruction(nest) if x.stage == nest.k and x.reduce]
     last = max([k for k, x in enumerate(inside) if x.uid in attached], default=-1)
     return iterations(inside[last + 1 :])
+
+
+def _in_ring(nest: Nest) -> bool:
+    """Whether the copy engine fetches what is multiplied."""
+    return any(by_copy_engine(stage) for stage in _shared(nest))
 
 
 def _shared(nest: Nest) -> list[Stage]:

@@ -7,15 +7,16 @@ without these are a program of the paper's kind; whoever meets an `Instruction` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.element import BufferLoad
-from te_lite.expr.expr import Expr, binary
+from te_lite.expr.expr import Expr, as_expr, binary
 from te_lite.loops.stmt import Instruction, Operation, Touch
 from te_lite.verify.verify_scope import Finding, Scope
 
+from .copy_boxes import Box
 from .mma import OPERANDS, ROW_BYTES, MatrixLoad, Mma
 from .mma_meaning import execute, scattered
 from .verify_warp import breaches
@@ -36,9 +37,9 @@ class WarpMultiply(WarpInstruction):
 
     Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
     in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
-    shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
-    for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.
-    One that `goes_on` is waited for in the next iteration of the loop around it, the last one behind it.
+    shared memory, whose first elements `b`, and perhaps `a`, then are; `a` may be `turned`, and `b` lie `across`: with
+    a row of memory for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d`
+    is stored to.  One that `goes_on` is waited for in the next iteration of the loop around it, the last one behind it.
     """
 
     operands: ClassVar[tuple[str, ...]] = ("d", "a", "b", "rest")
@@ -48,6 +49,7 @@ class WarpMultiply(WarpInstruction):
     a: BufferLoad
     b: BufferLoad
     turned: bool = False
+    across: bool = False
     rest: BufferLoad | None = None
     goes_on: bool = False
 
@@ -143,3 +145,43 @@ class QuadStore(Instruction):
 
     def text(self, shown: Callable[[Expr], str]) -> str:
         return f"{shown(self.to)} = quad({shown(self.groups)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RingCall(Instruction):
+    """A call of a `function` of rings (`ring_text.py`), with places in memory and numbers; only emitters write it.
+
+    `number` is a constant that the function is compiled for; `box` says which boxes it moves of the array of the
+    `map`-th tensor map.
+    """
+
+    operands: ClassVar[tuple[str, ...]] = ()
+    results: ClassVar[tuple[str, ...]] = ()
+    by_emitters: ClassVar[bool] = True
+    function: str
+    arguments: tuple[Expr, ...]
+    number: int | None = None
+    box: Box | None = None
+    map: int = 0
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"{self.function}({', '.join(map(shown, self.arguments))})"
+
+    @property
+    def places(self) -> tuple[Any, ...]:
+        return self.arguments
+
+    def moved(self, f: Callable[[Expr], Expr]) -> RingCall:
+        return replace(self, arguments=tuple([f(e) for e in self.arguments]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxStore(RingCall):
+    """One that stores a box, the first of whose arguments is there; `result` is what it stores to."""
+
+    results: ClassVar[tuple[str, ...]] = ("result",)
+
+    @property
+    def result(self) -> BufferLoad:
+        assert self.box is not None
+        return BufferLoad(self.box.buffer, as_expr(0))

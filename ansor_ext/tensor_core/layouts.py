@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from te_lite.bounds.loop_scope import LANES, WARP
 from te_lite.errors import LowerError, require
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import Expr, as_expr, index_xor
+from te_lite.expr.expr import Expr, as_expr, binary, index_xor
 from te_lite.loops.stmt import For, ForKind, Instruction, Stmt, Store
 from te_lite.lowering.layout import HeldTile, Layout
 from te_lite.lowering.lower_facts import Facts, row_by_row
@@ -18,6 +19,7 @@ from te_lite.schedule.state import REDUCE
 from .fragment_storage import fragment_storage
 from .lower_matrix_load import warp_load
 from .lower_mma import element_of_tile, tile_start, warp_multiply
+from .mma import GROUP_ROW_BYTES
 from .swizzle import Swizzle
 
 
@@ -34,9 +36,34 @@ class SwizzledRows(Layout):
 
     def place(self, output: int, at: Sequence[Expr]) -> Expr:
         stage, buffer = self.facts.stages[self.k], self.facts.buffers[self.k, output]
-        row = stage.stored([int(r.extent) for r in self.facts.regions(self.k)[: len(stage.op.axis)]])[-1]
-        swizzle = Swizzle.of_rows(stage.op.name, row, BYTES[buffer.dtype])
+        swizzle = Swizzle.of_rows(stage.op.name, self.extents()[-1], BYTES[buffer.dtype])
         return as_expr(swizzle.place(row_by_row(buffer, at), index_xor))
+
+    def extents(self) -> list[int]:
+        """Of the region, in the order in which it is stored."""
+        stage = self.facts.stages[self.k]
+        return list(stage.stored([int(r.extent) for r in self.facts.regions(self.k)[: len(stage.op.axis)]]))
+
+
+class BoxedRows(SwizzledRows):
+    """Of a stage in shared memory whose rows are cut into swizzled lines, as the copy engine brings them."""
+
+    def place(self, output: int, at: Sequence[Expr]) -> Expr:
+        stage, buffer = self.facts.stages[self.k], self.facts.buffers[self.k, output]
+        extents, nbytes = self.extents(), BYTES[buffer.dtype]
+        line = min(GROUP_ROW_BYTES // nbytes, extents[-1])
+        law = f"rows of a multiple of {GROUP_ROW_BYTES} bytes, or shorter ones, can be cut into lines"
+        require(extents[-1] % line == 0, LowerError, stage.op.name, law, bytes=extents[-1] * nbytes)
+        return boxed(stage.op.name, row_by_row(buffer, at), (prod(extents[:-1]), extents[-1]), line, nbytes)
+
+
+def boxed(name: str, index: Expr, extents: tuple[int, int], line: int, nbytes: int) -> Expr:
+    """Where an element lies, swizzled, of rows x columns that are cut into lines; `index` counts row by row."""
+    rows, columns = extents
+    row, column = binary("//", index, columns), binary("%", index, columns)
+    within = binary("+", binary("*", row, line), binary("%", column, line))
+    place = binary("+", binary("*", binary("//", column, line), rows * line), within)
+    return as_expr(Swizzle.of_rows(name, line, nbytes).place(place, index_xor))
 
 
 class Fragments(Layout):

@@ -23,9 +23,10 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
 from te_lite.loops.stmt import Buffer, Instruction
 
-from .instructions import Cut, QuadStore, WarpLoad, WarpMultiply
+from .instructions import BoxStore, Cut, QuadStore, RingCall, WarpLoad, WarpMultiply
 from .mma import F32, OPERANDS, MatrixLoad, Mma
 from .mma_meaning import CENTRE, pairs
+from .ring_text import helpers
 from .tf32_text import FLOAT, cut_float, tile_helpers, tile_name
 from .vectorized_epilogue import HELPERS, NAMES, lanes_text
 from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
@@ -167,8 +168,18 @@ def _cut_text(writer: Writer, s: Cut) -> str:
     return f"{tile_name(s, threads)}({', '.join(places)}, {writer.thread_id()});"
 
 
+def _ring_text(writer: Writer, s: RingCall) -> str:
+    """Places are given as pointers; functions that move boxes first take what the engine is told of the array."""
+    writer.text.helpers.update(helpers(s.function))
+    given = [_place(writer, e) if isinstance(e, BufferLoad) else writer.index(e) for e in s.arguments]
+    maps = [] if s.box is None else [f"map{s.map}"]
+    wide = "" if s.number is None else f"<{s.number}>"
+    return f"{s.function}{wide}({', '.join([*maps, *given])});"
+
+
 TEXTS: dict[type[Instruction], Callable[[Writer, Any], str]] = {
     WarpMultiply: _multiply_text, WarpLoad: _load_text, QuadStore: _quad_text, Cut: _cut_text,
+    RingCall: _ring_text, BoxStore: _ring_text,
 }  # fmt: skip
 """How each kind of instruction is written."""
 
@@ -180,4 +191,4 @@ def wait_text(writer: Writer, s: Instruction) -> str:
 
 
 def _group(s: WarpMultiply) -> GroupText:
-    return GroupText(s.op, s.a.buffer.storage == "shared", s.turned)
+    return GroupText(s.op, s.a.buffer.storage == "shared", s.turned, s.across)

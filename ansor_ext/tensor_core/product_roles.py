@@ -27,12 +27,12 @@ from te_lite.bounds.reads import Read
 from te_lite.expr.expr import Expr, Load, Reduce, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
-from te_lite.schedule.state import State
+from te_lite.schedule.state import INLINED, State
 
 from ..analysis.own_stages import axes_read, extents_of, is_untouched
 from ..analysis.product_roles import Factor, factor_of, factors_read, sides_of
 from ..axes.derive import axes_in_order, plain_read
-from .mma import GROUP_ROW_BYTES, MMA, Mma
+from .mma import GROUP_ROW_BYTES, MMA, ROW_BYTES, Mma
 from .mma_meaning import product
 
 FEWEST_ROWS = 5
@@ -65,7 +65,9 @@ class Roles:
     line: int = 0
 
 
-def roles_of(target: Target, state: State, k: int, groups: bool = False, full: bool = False) -> Roles | None:
+def roles_of(
+    target: Target, state: State, k: int, groups: bool = False, full: bool = False, ring: bool = False
+) -> Roles | None:
     """How stage `k` is a product for tensor cores of the target, of groups of warps if asked; None when it is none.
 
     With `full` its rows and columns are those that fill tiles best, not the last ones: the images of a batch instead of
@@ -85,13 +87,28 @@ def roles_of(target: Target, state: State, k: int, groups: bool = False, full: b
     ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
     enough = (FEWEST_ROWS_OF_GROUPS,) if groups else (op.m, FEWEST_ROWS)
     tried = [(rows, order) for rows in enough for order in (ordered, ordered[::-1])]
-    found = [_roles(state, op, rows, first, second, extents, space, full) for rows, (first, second) in tried]
-    return next((roles for roles in found if roles is not None), None)
+    found = [_roles(state, op, rows, first, second, extents, space, full, ring) for rows, (first, second) in tried]
+    suits = [roles for roles in found if roles is not None and (not ring or _suits_ring(state, roles, extents))]
+    return next(iter(suits), None)
+
+
+def _suits_ring(state: State, roles: Roles, extents: Sequence[int]) -> bool:
+    """Whether the copy engine can fetch both factors as tensor cores read them: from rows of memory that begin at
+    multiples of 16 bytes, along the terms, or, of two bytes, in whole lines along the other side; in two turns and
+    more."""
+    line = terms_of_groups(roles.op)
+    if extents[roles.k] <= line or (roles.b.last == roles.b.side and extents[roles.n] < line):
+        return False
+    nbytes, factors = roles.op.element.nbytes, (roles.a, roles.b)
+    rows = [state.stages[f.stage].op.output().shape[-1] * nbytes for f in factors]
+    along = all(f.last == f.terms or (f.last == f.side and nbytes == 2) for f in factors)
+    plain = not any(f.reindexed or state.stages[f.stage].where == INLINED for f in factors)
+    return along and plain and all(n % ROW_BYTES == 0 for n in rows) and roles.op.element.dtype != "float32"
 
 
 def _roles(
     state: State, op: Mma, rows: int, first: tuple[int, Read], second: tuple[int, Read], extents: Sequence[int],
-    space: int, full: bool,
+    space: int, full: bool, ring: bool,
 ) -> Roles | None:  # fmt: skip
     """The roles with `first` as A, of `rows` or more, and `second` as B; None where they do not suit."""
     sides = sides_of(first[1], second[1], extents, space)
@@ -110,7 +127,7 @@ def _roles(
         factor_of(p, read, side, terms, extents) or _reindexed(state, p, read.reader, side, terms)
         for (p, read), side in ((first, m), (second, n))
     ]
-    if a is None or b is None or (op.warps > 1 and b.terms != b.last):
+    if a is None or b is None or (op.warps > 1 and not ring and b.terms != b.last):
         return None
     found = [(axis, line) for of, line in ((sides.rows, m), (sides.columns, n)) for axis in of if extents[axis] > 1]
     return Roles(op, m, n, terms, a, b, *max([x for x in found if x[0] != x[1]], default=(None, m)))

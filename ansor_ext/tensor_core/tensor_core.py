@@ -32,13 +32,16 @@ iteration.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from ansor.sketch.rule import SketchContext, SketchRule
 from te_lite.computation.tensor import Tensor
+from te_lite.expr.lanes import ceildiv
 from te_lite.schedule.replay import apply
-from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.stage_steps import CacheWrite, RFactor
 from te_lite.schedule.state import State
 
@@ -46,6 +49,7 @@ from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import derive, elementwise_reader, extents_of
 from ..analysis.product_roles import Factor, joinable
 from ..axes.steps import JoinAxes
+from ..pipeline.steps import COPY_ENGINE
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 from ..split_reductions.split_reduction import is_part_of_split
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
@@ -53,28 +57,39 @@ from .product_roles import Roles, roles_of, terms_of_groups
 
 LINES, SHORT = (2, 4, 8), 64
 """Lines of a warp, where they are no longer than `SHORT`."""
-TILES, GROUP_TILES = (2, 3, 4), (3, 4, 5)
+TILES, GROUP_TILES, RING_TILES = (2, 3, 4), (3, 4, 5), (4, 8)
 """Tiles in the pipeline, of which one is in use and the others are on their way; of groups of warps, whose products
-wait for a tile that is the next one, and go on over iterations with four and more."""
+wait for a tile that is the next one, and go on over iterations with four and more; of rings, powers of two, by which
+the place of a tile is found at once."""
+RING_BLOCKS = 132
+"""Of a kernel whose blocks compute one part of the result after the other: the multiprocessors of an H100 and H200."""
+BLOCKS_BESIDE, LEFT_EMPTY = (16, 8, 4, 2, 1), 0.07
+"""Blocks of rows that run at the same time, whose columns of the other factor are then in L2 once; how many more of
+them there may be than blocks with work."""
 
-BLOCK = 64
-"""Rows and columns of a block that is worth having, of which split sums make more."""
+BLOCK, RING_BLOCK = 64, 128
+"""Rows and columns of a block that is worth having, of which split sums make more; of one with a ring."""
 PART_FACTORS, SHORTEST_PART, MOST_BLOCKS = (2, 4, 8), 128, 4 * NOMINAL_SMS
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a sketch does beside others: multiply in `groups` of warps, compute several `lines` a warp, or take the
-    pixels of all images as one axis (`joined`)."""
+    """What a sketch does beside others: multiply in `groups` of warps, in a `ring` of tiles, compute several `lines` a
+    warp, or take the pixels of all images as one axis (`joined`)."""
 
     groups: bool = False
     lines: int = 1
     joined: bool = False
+    ring: bool = False
 
     @property
     def tiles(self) -> tuple[int, ...]:
         """How many tiles its pipelines have: a number for each sketch."""
-        return GROUP_TILES if self.groups else TILES
+        return RING_TILES if self.ring else GROUP_TILES if self.groups else TILES
+
+
+KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True), Kind(True, ring=True))
+"""Those of one line a warp; the last one has a ring."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +111,15 @@ class Parts:
         return self.roles.a, self.roles.b
 
 
-def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
-    """The numbers of parts worth trying for stage `k`: of whole instructions, `SHORTEST_PART` terms or more each."""
+def part_factors(ctx: SketchContext, state: State, k: int, block: int = BLOCK) -> tuple[int, ...]:
+    """The numbers of parts worth trying for stage `k`: of whole instructions, `SHORTEST_PART` terms or more each; where
+    a block has so many rows and columns."""
     roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
     if roles is None:
         return ()
     op, extents = roles.op, [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
     space, summed = extents[: len(state.stages[k].op.axis)], extents[len(state.stages[k].op.axis) :]
-    blocks = prod([-(-e // BLOCK) if axis in (roles.m, roles.n) else e for axis, e in enumerate(space)])
+    blocks = prod([-(-e // block) if axis in (roles.m, roles.n) else e for axis, e in enumerate(space)])
     terms = extents[roles.k]
     if blocks >= NOMINAL_SMS or terms < max(summed):
         return ()
@@ -117,11 +133,12 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
     if not ctx.target.is_gpu or not any(_is_product(ctx, start, k) for k in range(len(start.stages))):
         return []
     rules = rules_around(ctx, _is_product)
-    out = _derived(ctx, rules)
-    factors = {f for k in range(len(start.stages)) for f in part_factors(ctx, start, k)}
-    for factor in sorted(factors):
-        found = _derived(ctx, (PartsOverBlocks(factor, part_factors), *rules))
-        out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
+    out = _derived(ctx, rules, KINDS)
+    for kinds, block in ((KINDS[:-1], BLOCK), (KINDS[-1:], RING_BLOCK)):
+        wanted = partial(part_factors, block=block)
+        for factor in sorted({f for k in range(len(start.stages)) for f in wanted(ctx, start, k)}):
+            found = _derived(ctx, (PartsOverBlocks(factor, wanted), *rules), kinds)
+            out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
     return out
 
 
@@ -129,11 +146,10 @@ def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
     return _kind_of(ctx, state, k, Kind()) is not None
 
 
-def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
+def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...], kinds: Sequence[Kind]) -> list[State]:
     found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
-    kinds = [Kind(groups, joined=joined) for joined in (False, True) for groups in (False, True)]
     whole = [(state, kind) for kind in kinds for state in found if _products(ctx, state, kind)]
-    short = [(state, Kind(lines=lines)) for state in found for lines in _lines(ctx, state)]
+    short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds[:-1] else ())]
     return [_on_tensor_cores(ctx, state, tiles, kind) for state, kind in whole + short for tiles in kind.tiles]
 
 
@@ -169,7 +185,7 @@ def _roles(ctx: SketchContext, state: State, k: int, kind: Kind) -> Roles | None
     if run is not None:
         state = state if elementwise_reader(state, k) is not None else apply(state, CacheWrite(k, "local"))
         state = apply(state, JoinAxes(k, *run))
-    roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1)
+    roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1, kind.ring)
     if roles is None or not kind.groups or not is_part_of_split(state, k):
         return roles
     extent = [it.extent for it in state.stages[k].iters][roles.k]
@@ -188,12 +204,15 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -
     keys = [stage.op.key for k, stage in enumerate(state.stages) if _is_product(ctx, state, k)]
     made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), kind) for key in keys]
     for product in made:
-        warp, sources = _stored(s, product, kind.lines)
+        warp, sources = _stored(s, product, kind)
         iteration, step = _multiplied(s, product)
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
             s[tile].compute_at(s[product.sums], iteration)
-            fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
+            if kind.ring and product.roles.op.warps > 1:
+                s[tile].pipeline(tiles, COPY_ENGINE)
+            else:
+                fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
         for k, part in enumerate(product.parts):
             s[part].compute_at(s[product.sums], step)
             loaded(s[part], product.factors[k], product.roles.op, "ab"[k])
@@ -227,7 +246,7 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: Kind) -> Parts:
 # --------------------------------------------------------------------------------------------------------- loops
 
 
-def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]]:
+def _stored(s: Schedule, made: Parts, kind: Kind) -> tuple[Loop, tuple[int, int]]:
     """Blocks, warps and lanes of the result; gives the loop over warps and the positions of the splits into them."""
     root, roles = s[made.root], made.roles
     loops = list(root.leaf_iter_vars)
@@ -238,22 +257,38 @@ def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]
         split_loop(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
     )
     beside: list[Loop] = []
-    if lines > 1 and roles.beside is not None:
-        loops[roles.beside], *beside = root.split(loops[roles.beside], lines)
+    if kind.lines > 1 and roles.beside is not None:
+        loops[roles.beside], *beside = root.split(loops[roles.beside], kind.lines)
     outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n)]
     sources, parts = [], []
     for loop in (rows, columns):
         parts.append(split_loop(s, root, loop, (None, None)))
         sources.append(len(s.state.steps) - 1)
     (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
-    root.reorder(*outer, block_i, block_j, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
-    root.bind(root.fuse(*outer, block_i, block_j), "blockIdx.x")
+    blocks = [block_i, block_j]
+    if kind.ring:
+        blocks = _blocks_in_turn(s, root, block_i, block_j, extents_of(root.op)[roles.m])
+    root.reorder(*outer, *blocks, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
+    block = root.fuse(*outer, *blocks)
+    if kind.ring:
+        _, block = split_loop(s, root, block, (RING_BLOCKS,))
+    root.bind(block, "blockIdx.x")
     warp = root.fuse(warp_i, warp_j)
     root.bind(warp, "threadIdx.y")
     *_, values = root.split_fragment(i, j, f"{roles.op.name}.d")
     if roles.n == len(loops) - 1:
         root.vectorize(values[-1])
     return warp, (sources[0], sources[1])
+
+
+def _blocks_in_turn(s: Schedule, root: StageHandle, rows: Loop, columns: Loop, extent: int) -> list[Loop]:
+    """The order of blocks: some rows of them at the same time, so many that few blocks are without work."""
+    count = ceildiv(extent, RING_BLOCK)
+    if count <= max(BLOCKS_BESIDE):
+        return [columns, rows]
+    fits = [n for n in BLOCKS_BESIDE if ceildiv(count, n) * n <= (1 + LEFT_EMPTY) * count]
+    rows, beside = split_loop(s, root, rows, (fits[0],))
+    return [rows, columns, beside]
 
 
 def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:

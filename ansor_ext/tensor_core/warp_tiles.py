@@ -31,6 +31,8 @@ from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import Attach, SplitRel, State
 
 from ..analysis.own_stages import has_rfactor
+from ..pipeline.steps import by_copy_engine
+from .box_store import PLACES, ROWS
 from .fragment_storage import FragmentStorage, fragment_storage
 from .mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
 
@@ -38,7 +40,10 @@ MOST_WARPS = 8
 ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)
 """Instructions of a warp; columns in pairs, which one `ldmatrix` brings."""
 GROUP_ROW_TILES, GROUP_COLUMN_TILES = (1, 2), (4, 6, 8, 12, 16, 24, 32)
-"""Of warps in groups, which all have the same columns."""
+RING_COLUMN_TILES = (4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
+"""Of warps in groups, which all have the same columns; of those of a ring, whose blocks take one tile after another."""
+BARRIERS = 16
+"""Bytes of those of a tile."""
 TERM_BYTES = (32, 64, 128, 256)
 """Of the terms of one iteration, in a row of a tile."""
 OTHER_REGISTERS = 40
@@ -67,10 +72,15 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """`tiles` tiles of a factor in shared memory, whose rows begin at `align` elements: (offset, modulo), if given."""
+    """`tiles` tiles of a factor in shared memory, whose rows begin at `align` elements: (offset, modulo), if given.
+
+    The copy engine fetches those `in_boxes`; `across`: rows of memory lie across the terms.
+    """
 
     tiles: int
     align: tuple[int, int] | None
+    in_boxes: bool = False
+    across: bool = False
 
     def nbytes(self, side: int, terms: int, element: int) -> int:
         """Bytes of tiles of so many elements; aligned ones lie in rows along `side`."""
@@ -131,8 +141,10 @@ def _shared(sketch: State, k: int, operand: str) -> Shared:
         found = fragment_storage(sketch.stages[p].op.scope)
         if found is not None and found.operand == operand:
             (source,) = [sketch.stages[q] for q in sketch.access.read_from[p]]
-            align = source.storage_align
-            return Shared(source.tiles, None if align is None else (align[2], align[1]))
+            align, last = source.storage_align, len(source.op.axis) - 1
+            side = sketch.stages[p].stored(list(range(last + 1)))[-2 if operand == "a" else -1]
+            rows = None if align is None else (align[2], align[1])
+            return Shared(source.tiles, rows, by_copy_engine(source), side == last)
     raise AssertionError(f"stage {k} has no fragments {operand}")
 
 
@@ -173,6 +185,9 @@ def _steps(product: Product) -> list[int]:
 
 def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
     op, extents = product.op, product.extents
+    if product.shared[0].in_boxes:
+        yield from _ring_points(product, hardware)
+        return
     for (wm, wn), (tm, tn), steps in _choices(product):
         rows, columns = product.beside
         sides, threads = (op.m * wm * tm * rows, op.n * wn * tn * columns), wm * wn * LANES
@@ -187,6 +202,19 @@ def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, i
         fits = fits and _needed(wm, tm, extents[0]) and _needed(wn, tn, extents[1])
         if fits and all(n * terms * op.element.nbytes % (ROW_BYTES * threads) == 0 for n in sides):
             yield wm, tm, wn, tn, steps
+
+
+def _ring_points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
+    """Those of a ring: one or two groups with 16 rows a warp, and columns in whole boxes where these are lines."""
+    op, (rows, columns, _), (steps, *_) = product.op, product.extents, _steps(product) or [0]
+    line = GROUP_ROW_BYTES // op.element.nbytes
+    for warps, tiles in pairs_of((op.warps, 2 * op.warps), RING_COLUMN_TILES):
+        sides = op.m * warps, op.n * tiles
+        used = sum(s.nbytes(n, line, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
+        used += warps // op.warps * PLACES * ROWS * GROUP_ROW_BYTES + product.shared[0].tiles * BARRIERS
+        fits = used <= hardware.max_shared_memory_per_block and _needed(warps, 1, rows) and tiles <= columns
+        if steps and fits and (not product.shared[1].across or sides[1] % line == 0):
+            yield warps, 1, 1, tiles, steps
 
 
 def _choices(product: Product) -> Iterator[tuple[tuple[int, int], tuple[int, int], int]]:

@@ -59,10 +59,12 @@ from te_lite.loops.stmt import (
     with_bodies,
 )
 
+from ..pipeline.emission import by_engine
 from ..pipeline.iterations_ahead import digits, points
 from .fragment_double_buffer import FragmentMultiplies
-from .instructions import WarpLoad, WarpMultiply
+from .instructions import BoxStore, WarpLoad, WarpMultiply
 from .mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
+from .ring import in_ring
 from .rows_ahead import LEAST_LEFT, is_fetch, with_rows_ahead
 from .swizzle import Swizzle
 from .tf32_splitting import in_parts, require_alone
@@ -82,9 +84,9 @@ def multiplies_in_groups(body: Stmt) -> bool:
 
 
 def tiles_of(body: Stmt) -> set[Buffer]:
-    """The shared buffers that tensor cores read themselves."""
-    found = [s for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.op.warps > 1]
-    read = [e for s in found for e in (s.a, s.b, s.rest) if e is not None]
+    """The shared buffers that tensor cores, or the copy engine, read themselves."""
+    found = [s for s in stmts_of(body) if isinstance(s, BoxStore) or (isinstance(s, WarpMultiply) and s.op.warps > 1)]
+    read = [e for s in found for e in s.places if isinstance(e, BufferLoad)]
     return {e.buffer for e in read if e.buffer.storage == "shared"}
 
 
@@ -96,6 +98,8 @@ def in_groups(nest: KernelNest) -> KernelNest:
     threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
     ranges = nest.ranges()
     rewritten = _rewritten(nest.body, nest, threads, ranges)
+    if by_engine(rewritten):
+        return in_ring(replace(nest, body=rewritten))
     made = replace(nest, body=_fetched_behind(_going_on(with_rows_ahead(rewritten, ranges), ranges)))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"
@@ -202,11 +206,12 @@ class _Steps:
         )
         rows, columns = self._tiles()
         wide = replace(self.op, m=self.op.m * rows, n=self.op.n * columns, k=self.op.k * count)
-        zero, tile = as_expr(0), self._tile(b, count, columns)
+        zero, (tile, across) = as_expr(0), self._tile(b, count, columns)
         for turned in (False, True):
             of_a = self._tile_of_rows(a, count, turned) if rows == 1 else None
             if of_a is not None:
-                return WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), of_a, tile, turned)
+                return WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), of_a, tile, turned, across)
+        self._require(not across, "B must lie in rows along the terms where A is not read from shared memory")
         every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
         sums, sets = self.product.d.buffer, {a: every}
         work = FragmentMultiplies(self._loads(a), self.product, sets, sums, self.ranges, count=count)
@@ -245,36 +250,36 @@ class _Steps:
         self._require(found == all_tiles and sizes, "a turn must multiply all rows by all columns of a warp")
         return rows, columns
 
-    def _tile(self, b: Buffer, steps: int, columns: int) -> BufferLoad:
-        """Where the tile of B begins.  Raises EmitError unless its rows, as the loads of B read them, are columns that
-        follow each other in the layout that the tensor cores know."""
+    def _tile(self, b: Buffer, steps: int, columns: int) -> tuple[BufferLoad, bool]:
+        """Where the tile of B begins, and whether its rows lie across the terms.  Raises EmitError unless these, as the
+        loads of B read them, follow each other in the layout that the tensor cores know."""
         loads = self._loads(b)
         covered: set[int] = set()
         start: BufferLoad | None = None
+        across = any(isinstance(x, WarpLoad) and x.form.transposed for s in loads for x in stmts_of(s))
         for s in loads:
             loops, load = perfect_nest(s)
-            fits = isinstance(load, WarpLoad) and load.form == PAIR
-            self._require(fits, "fragments of B must be loaded by ldmatrix, two tiles at a time, not transposed")
+            fits = isinstance(load, WarpLoad) and load.form == replace(PAIR, transposed=across)
+            self._require(fits, "fragments of B must be loaded by ldmatrix, two tiles at a time, all alike")
             assert isinstance(load, WarpLoad)
             for env in iterations(loops, self.ranges):
                 pair = self._number(substitute(load.to.index, env)) // self.op.b.values
                 covered |= {pair, pair + 1}
                 for step in range(steps):
                     at = self._simple(substitute(load.row.index, {**env, **self._env(step)}))
-                    first = self._first(at, step, pair, load.row.buffer)
+                    first = self._first(at, load.form, step, pair, load.row.buffer)
                     start = BufferLoad(load.row.buffer, first) if start is None else start
                     alike = load.row.buffer is start.buffer and same(start.index, first)
-                    self._require(alike and self._is_layout(at, step, pair, first), self._law(at))
+                    self._require(alike and self._is_layout(at, load.form, step, pair, first), self._law(at))
         self._require(start is not None and covered == set(range(columns)), "all tiles of B must be loaded")
         assert start is not None
-        return start
+        return start, across
 
     def _tile_of_rows(self, a: Buffer, steps: int, turned: bool) -> BufferLoad | None:
         """Where the tile of A of a group begins, if `ldmatrix` reads it in a layout that the tensor cores know: rows of
         memory are rows of A or, `turned`, terms.  None where it does not, and for floats, which are multiplied on their
         way by what makes up for the bits that are cut off (`mma_meaning.py`)."""
-        floats = self.op.element.dtype == F32.dtype
-        if floats or (turned and (self.op.element.nbytes != 2 or self.groups > 1)):
+        if self.op.element.dtype == F32.dtype or (turned and self.op.element.nbytes != 2):
             return None
         group, part = Var("group"), Var("warp")
         self.ranges.bind(group, 0, self.groups - 1)
@@ -329,28 +334,32 @@ class _Steps:
             f"B must lie in swizzled rows of {GROUP_ROW_BYTES} bytes from a multiple of {TILE_BYTES} on, is at {at!r}"
         )
 
-    def _first(self, at: Expr, step: int, pair: int, buffer: Buffer) -> Expr:
-        """Where the tile begins, if the first lane, whose row is not swizzled, reads `at` in a step of a pair."""
+    def _first(self, at: Expr, form: MatrixLoad, step: int, pair: int, buffer: Buffer) -> Expr:
+        """Where the tile begins, if the first lane reads `at` in a step of a pair."""
         lane = as_expr(0)
-        first = self._simple(binary("-", substitute(at, {self.lane: lane}), self._unswizzled(lane, step, pair)))
+        place = self._swizzled(self._unswizzled(lane, form, step, pair))
+        first = self._whole_lines(binary("-", substitute(at, {self.lane: lane}), place))
         part = self._simple(binary("%", first, TILE_BYTES // BYTES[buffer.dtype]))
         whole = isinstance(part, Const) and part.value == 0 and not self.threads & free_vars(first)
         self._require(whole and buffer.storage == "shared", self._law(at))
         return first
 
-    def _is_layout(self, at: Expr, step: int, pair: int, first: Expr) -> bool:
+    def _is_layout(self, at: Expr, form: MatrixLoad, step: int, pair: int, first: Expr) -> bool:
         """Whether each lane reads `at`, from `first` on, what it must give the address of, swizzled."""
-        place = self._swizzled(self._unswizzled(self.lane, step, pair))
-        return same(self._simple(binary("+", first, place)), at)
+        place = self._swizzled(self._unswizzled(self.lane, form, step, pair))
+        return same(self._whole_lines(binary("+", first, place)), self._whole_lines(at))
 
-    def _unswizzled(self, lane: Expr, step: int, pair: int) -> Expr:
+    def _unswizzled(self, lane: Expr, form: MatrixLoad, step: int, pair: int) -> Expr:
         """Where in the tile the row begins that a lane gives the address of, for tiles `pair` and `pair` + 1."""
         element, rows = self.op.element.nbytes, 8 * self.op.registers("b")
-        load = MatrixLoad(self.op.registers("b"))
+        load = replace(form, count=self.op.registers("b"))
         term, column = load.place(self.op.b, element, binary("%", lane, rows))
         column = binary("+", column, binary("*", binary("+", binary("//", lane, rows), pair), self.op.n))
-        term = binary("+", term, step * self.op.k)
-        return self._simple(binary("+", binary("*", column, GROUP_ROW_BYTES // element), term))
+        term, line = binary("+", term, step * self.op.k), GROUP_ROW_BYTES // element
+        if form.transposed:  # boxes of one line of columns: a term has the line of its number in each
+            box = binary("*", binary("//", column, line), line * line)
+            return self._simple(binary("+", binary("+", box, binary("*", term, line)), binary("%", column, line)))
+        return self._simple(binary("+", binary("*", column, line), term))
 
 
 def iterations(loops: Sequence[For], simplifier: Simplifier) -> Iterator[dict[Var, Expr]]:

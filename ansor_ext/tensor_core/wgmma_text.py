@@ -36,26 +36,28 @@ static __device__ __forceinline__ void wgmma_wait_for_last() {
 }"""
 _HEAD = "static __device__ __forceinline__ void"
 _DESCRIPTOR = """\
-// A tile in rows of 128 bytes, swizzled, as tensor cores find it.
-static __device__ __forceinline__ unsigned long long wgmma_tile(const void *tile) {
+// A tile in rows of 128 bytes, swizzled, as tensor cores find it; units of 16 bytes from one box of it to the next.
+static __device__ __forceinline__ unsigned long long wgmma_tile(const void *tile, unsigned long long next = 1) {
   const unsigned long long start = (unsigned)__cvta_generic_to_shared(tile) >> 4 & 0x3fff;
-  return start | 1ull << 16 | 64ull << 32 | 1ull << 62;
+  return start | next << 16 | 64ull << 32 | 1ull << 62;
 }"""
 
 
 @dataclass(frozen=True)
 class GroupText:
     """The functions for a widened record `op`, whose factor A is in registers, or a tile in shared memory (`tiles`),
-    `turned` or not."""
+    `turned` or not; the rows of B lie `across` its terms or along them."""
 
     op: Mma
     tiles: bool = False
     turned: bool = False
+    across: bool = False
 
     @property
     def name(self) -> str:
         """What begins the product."""
         op, a = self.op, "_turned" if self.turned else "_tiles" if self.tiles else ""
+        a += "_across" if self.across else ""
         return f"wgmma_m{op.m}n{op.n}k{op.k}_{op.element.name}_{op.sum.name}{a}"
 
     @property
@@ -96,7 +98,7 @@ def _instruction(text: GroupText, first: bool = False) -> str:
     d, a = _sums(op), op.registers("a")
     total, kept = TYPES[op.sum.dtype], _register(op)
     trans = f", {int(text.turned)}" if text.tiles else ""
-    options = {4: ", 1, 1", 2: f", 1, 1{trans}, 0", 1: ""}[op.element.nbytes]
+    options = {4: ", 1, 1", 2: f", 1, 1{trans}, {int(text.across)}", 1: ""}[op.element.nbytes]
     given = "unsigned long long a" if text.tiles else "const unsigned *a"
     factor = f"%{d}" if text.tiles else registers(range(d, d + a))
     inputs = ['"l"(a)'] if text.tiles else [f'"r"(a[{i}])' for i in range(a)]
@@ -141,15 +143,17 @@ def _begun(text: GroupText) -> str:
 
 
 def _begun_from_tiles(text: GroupText) -> str:
-    """All steps of 16 rows a warp, begun together; a step of a turned tile is so many of its rows further."""
+    """All steps of 16 rows a warp, begun together; a step of a tile in rows across is so many of them further."""
     op, one = text.op, text.one.op
-    further = one.k * GROUP_ROW_BYTES // UNIT if text.turned else STEP
+    line = one.k * GROUP_ROW_BYTES // UNIT
+    of_a, of_b = [line if in_terms else STEP for in_terms in (text.turned, text.across)]
+    box = f", {op.k * GROUP_ROW_BYTES // UNIT}" if text.across else ""
     return f"""{_HEAD} {text.name}({TYPES[op.sum.dtype]} *d, const void *a, const void *b) {{
-  const unsigned long long rows = wgmma_tile(a), tile = wgmma_tile(b);
+  const unsigned long long rows = wgmma_tile(a), tile = wgmma_tile(b{box});
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   #pragma unroll
   for (int step = 0; step < {op.k // one.k}; ++step)
-    {text.one.name}(d, rows + step * {further}, tile + step * {STEP});
+    {text.one.name}(d, rows + step * {of_a}, tile + step * {of_b});
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }}"""
 

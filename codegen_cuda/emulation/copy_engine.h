@@ -148,8 +148,9 @@ inline void store(int line, Transfer job, unsigned alignment) {
   const unsigned t = job.thread;
   meet_in_parts();
   judged[t] = &knows_now(t);
-  for (size_t i = (job.shared - r.start) >> r.shift; watched && i < (job.shared - r.start + job.bytes) >> r.shift; ++i)
-    judge_read(r, r.cells[i], i << r.shift, (uint16_t)t, job.pc);
+  for (const Piece &p : job.pieces)  // what lies beyond the edge of the tensor may be anything
+    for (size_t i = (p.shared - r.start) >> r.shift; watched && i < (p.shared - r.start + p.bytes) >> r.shift; ++i)
+      judge_read(r, r.cells[i], i << r.shift, (uint16_t)t, job.pc);
   judged[t] = nullptr;
   job.time = ++now, job.group = store_groups[t];
   stores[t].push_back(std::make_shared<Transfer>(job));

@@ -19,7 +19,7 @@
 #define __grid_constant__
 #define __restrict__
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ __attribute__((aligned(65536))) thread_local
+#define __shared__ __attribute__((aligned(32768))) thread_local
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))
 

@@ -273,7 +273,7 @@ static void place_shared_arrays() {
     r.cells = new_cells(r.bytes, r.shift);
     r.reads = shadow<LastRead>(r.bytes, r.shift, MOST_READERS);
     shared_start = std::min(shared_start, r.start);
-    shared_end = std::max(shared_end, r.start + std::max<size_t>(r.bytes, 65536));
+    shared_end = std::max(shared_end, r.start + std::max<size_t>(r.bytes, 32768));
   }
   shared_start &= ~(uintptr_t)65535;
 }

@@ -48,7 +48,7 @@ inline Cell *new_cells(size_t bytes, int shift) { return shadow<Cell>(bytes, shi
 inline Region *region_of(uintptr_t a) {
   if (a - shared_start < shared_end - shared_start) {
     for (Region &r : shared_arrays)
-      if (a - r.start < 65536 || a - r.start < r.bytes) return &r;
+      if (a - r.start < 32768 || a - r.start < r.bytes) return &r;
   }
   const uintptr_t slot = (a - SLOTS) >> SLOT_SHIFT;
   return slot < buffers.size() ? &buffers[slot] : nullptr;

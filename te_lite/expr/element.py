@@ -240,7 +240,8 @@ class Buffer:
 
     `scope` is `global`, `shared`, `local` or `local.<name>`, `storage` its class (see `storage.py`).  `shape` is the
     logical shape (for printing and arguments).
-    `pipelined` storage holds several tiles, and the barriers of its pipeline (`double_buffer.py`) order all accesses.
+    `pipelined` storage holds several tiles, and the barriers of its pipeline order all accesses; it says who fetches
+    them where threads do not (`ansor_ext/pipeline/steps.py`).
     """
 
     name: str
@@ -248,7 +249,7 @@ class Buffer:
     shape: tuple[int, ...]
     scope: str = "global"
     strides: tuple[int, ...] | None = None
-    pipelined: bool = False
+    pipelined: bool | str = False
 
     @property
     def storage(self) -> str:

@@ -60,8 +60,9 @@ class Fetch(Number):
 
 
 def copies(state: State) -> list[int]:
-    """The copies in shared memory whose loops are still to be shared out."""
+    """The copies in shared memory whose loops are still to be shared out: those of a layout of their own are not."""
     found = [k for k, s in enumerate(state.stages) if s.where == ATTACHED and s.op.name.endswith(".shared")]
+    found = [k for k in found if not any(ask.layout for ask in state.stages[k].asks)]
     return [k for k in found if all(it.annotation == "none" for it in state.stages[k].iters)]
 
 

@@ -97,8 +97,8 @@ def test_texts_and_records() -> None:
 def test_refusals() -> None:
     plain = PROGRAMS["cut tiles"].state(ahead=False)
     copies = [k for k, s in enumerate(plain.stages) if s.op.name.endswith(".shared")]
-    for tiles in (1, 6):
-        with pytest.raises(ScheduleError, match=rf"pipeline .*: 2 to 5 tiles are possible, got tiles={tiles}"):
+    for tiles in (1, 9):
+        with pytest.raises(ScheduleError, match=rf"pipeline .*: 2 to 8 tiles are possible, got tiles={tiles}"):
             apply(plain, Pipeline(copies[0], tiles))
     with pytest.raises(ScheduleError, match=r"pipeline A: an input is not computed"):
         apply(plain, Pipeline(0, 3))

@@ -76,7 +76,10 @@ class Tiled:
         """Shared tiles, fragments of them, sums in fragments."""
         a, b, c = tensors
         s = te.create_schedule(c.op)
-        sums = s.cache_write(c, self.scope("d"))
+        return self.tiled(s, a, b, s.cache_write(c, self.scope("d")), c)
+
+    def tiled(self, s: te.Schedule, a: te.Tensor, b: te.Tensor, sums: te.Tensor, c: te.Tensor) -> te.Schedule:
+        """The same, where `sums` in fragments are stored to `c`."""
         shared_a, shared_b = s.cache_read(a, "shared", [sums]), s.cache_read(b, "shared", [sums])
         part_a = s.cache_read(shared_a, self.scope("a"), [sums])
         part_b = s.cache_read(shared_b, self.scope("b"), [sums])
@@ -213,6 +216,7 @@ GROUPS = {
     "half, a tile that waits": replace(_HALF, tiles=1),
     "half, terms in rows": replace(_HALF, across=True),
     "half, many columns": replace(_HALF, sizes=(64, 128, 256), block=(64, 128, 64), warp=(16, 128)),
+    "half, columns in rows": replace(_HALF, turned=False),
     "half, four tiles": replace(_HALF, sizes=(64, 64, 400), tiles=4),
     "half, four tiles, two groups": replace(_HALF, sizes=(128, 48, 330), block=(128, 48, 64), warp=(16, 48), tiles=4),
     "half, two groups": replace(_HALF, sizes=(128, 96, 100), block=(128, 48, 64), warp=(16, 48)),
@@ -230,3 +234,75 @@ GROUPS = {
     ),
 }
 """Programs of warps in groups."""
+
+
+@dataclass(frozen=True)
+class Ring(Tiled):
+    """The same with tiles in boxes, which one thread copies: as the copy engine does.
+
+    `blocks_at_once` blocks compute one part of the result after the other, of which `beside` rows of blocks follow each
+    other.  The result has the dtype `out`, and `bias` is added to its rows.
+    """
+
+    blocks_at_once: int = 2
+    beside: int = 2
+    out: str = "float32"
+    bias: bool = False
+
+    def tensors(self) -> list[te.Tensor]:
+        a, b, c = super().tensors()
+        if self.out == c.dtype and not self.bias:
+            return [a, b, c]
+        z = te.placeholder((self.sizes[1],), name="Z", dtype=c.dtype)
+        value = lambda i, j: c[i, j] + z[j] if self.bias else c[i, j]  # noqa: E731
+        result = te.compute(c.shape, lambda i, j: te.cast(self.out, value(i, j)), name="D")
+        return [a, b, *([z] if self.bias else []), result]
+
+    def schedule(self, tensors: list[te.Tensor]) -> te.Schedule:
+        if len(tensors) == 3 and tensors[2].op.reduce_axis:
+            return super().schedule(tensors)
+        a, b, *_, result = tensors
+        s = te.create_schedule(result.op)
+        (sums,) = [x for x in result.op.input_tensors() if x.op.reduce_axis]
+        s[sums].set_scope(self.scope("d"))
+        return self.tiled(s, a, b, sums, result)
+
+    def fetch(self, s: te.Schedule, tile: te.Tensor) -> None:
+        """Nobody shares the work out."""
+        s[tile].pipeline(self.tiles, by="copy engine")
+
+    def blocks(self, s: te.Schedule, c: te.Tensor) -> te.schedule.schedule.Loop:
+        rows, columns = s[c].op.axis
+        block_i, i = s[c].split(rows, self.block[0])
+        block_j, j = s[c].split(columns, self.block[1])
+        warp_i, i = s[c].split(i, self.warp[0])
+        warp_j, j = s[c].split(j, self.warp[1])
+        block_i, together = s[c].split(block_i, self.beside)
+        s[c].reorder(block_i, block_j, together, warp_i, warp_j, i, j)
+        _, block = s[c].split(s[c].fuse(block_i, block_j, together), self.blocks_at_once)
+        warp = s[c].fuse(warp_i, warp_j)
+        s[c].bind(block, te.thread_axis("blockIdx.x"))
+        s[c].bind(warp, te.thread_axis("threadIdx.y"))
+        _, _, _, values = s[c].split_fragment(i, j, self.split("d"))
+        s[c].vectorize(values[-1])
+        return warp
+
+
+_RING = Ring("wgmma_k16_f16_f32", (150, 136, 200), (64, 64, 64), (16, 64), tiles=4, matrices="ab", pairs=True)
+RINGS = {
+    "half": _RING,
+    "half, both factors along the terms": replace(_RING, turned=True, block=(64, 48, 64), warp=(16, 48)),
+    "half, both factors across the terms": replace(_RING, sizes=(152, 136, 200), across=True),
+    "half, two groups, many columns": replace(_RING, sizes=(264, 264, 328), block=(128, 128, 64), warp=(16, 128)),
+    "half, two groups, registers shared out": replace(
+        _RING, sizes=(130, 256, 136), block=(128, 256, 64), warp=(16, 256), tiles=2, out="float16"
+    ),
+    "half, more tiles than iterations": replace(_RING, tiles=8, out="float16"),
+    "half, three tiles": replace(_RING, sizes=(70, 128, 520), tiles=3, blocks_at_once=1),
+    "half, with bias": replace(_RING, out="float16", bias=True),
+    "half, one part a block": replace(_RING, blocks_at_once=64),
+    "bfloat16": replace(_RING, name="wgmma_k16_bf16_f32", sizes=(64, 128, 192)),
+    "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(128, 48, 128), warp=(16, 48),
+                    turned=True, out="int32"),
+}  # fmt: skip
+"""Programs whose tiles are a ring."""

@@ -1,0 +1,153 @@
+"""Results of groups of warps that the copy engine stores, in boxes of 64 rows that go through shared memory.
+
+    for j, i: C[row(i, lane), 8 * j + 2 * (lane % 4) + v] = f(d[j, i, v])           v in 0..2, a vector
+
+    for box: wait until the engine has read the box before the last one; all threads of the group meet
+             for j of the box, i: place[i, j] = f(d[j, i, v])                       swizzled
+             all threads meet; one of them has the box stored
+
+Two boxes of a group are in shared memory, one of which is stored while the other one is filled.  What lies beyond the
+edge of the result is not stored, and must be just what the kernel does not store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, index_xor, logical_and
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import substitute, walk
+from te_lite.loops.stmt import Buffer, For, ForKind, If, Stmt, Store, seq
+
+from .copy_boxes import Box, box_of, can_be_told, conjuncts
+from .instructions import BoxStore, RingCall
+from .mma import GROUP_ROW_BYTES, WARPS
+from .swizzle import Swizzle
+
+PLACES, ROWS, TILE = 2, 64, 8
+"""Boxes of a group in shared memory, rows of a box, rows and columns of a tile of the result."""
+LEAST_LINE = 64
+"""Bytes of a line of a box, with which boxes are worth it."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Groups of warps: the number of a warp and of a lane, how many groups there are, and the variables of loops
+    `around` all their work."""
+
+    warp: Var
+    lane: Var
+    count: int
+    around: frozenset[Var]
+
+    @property
+    def number(self) -> Expr:
+        return binary("//", self.warp, WARPS)
+
+    def once(self, s: Stmt) -> Stmt:
+        """What one thread of each group does."""
+        return If(logical_and(compare("==", binary("%", self.warp, WARPS), 0), compare("==", self.lane, 0)), s)
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """Loops over tiles of 8 columns, `across`, and of 8 rows, `down`, and two neighbours, `pair`, around a store where
+    `inside` holds."""
+
+    across: For
+    down: For
+    pair: For
+    inside: tuple[Expr, ...]
+    store: Store
+
+    @property
+    def columns(self) -> int:
+        return TILE * self.across.extent
+
+    @property
+    def line(self) -> int:
+        """Columns of a box."""
+        nbytes = BYTES[self.store.buffer.dtype]
+        return gcd(self.columns * nbytes, GROUP_ROW_BYTES) // nbytes
+
+
+def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] | None:
+    """An epilogue that is stored in boxes, and where these are put together; None where it is none."""
+    found = _epilogue(s)
+    box = None if found is None else _box(found, group, ranges)
+    if found is None or box is None:
+        return None
+    store, line, dtype = found.store, found.line, found.store.buffer.dtype
+    place = Buffer("boxes", dtype, (group.count * PLACES, ROWS, line), "shared")
+    count = found.columns // line
+    number, tile = Var("box"), Var(found.across.var.name)
+    ranges.bind(number, 0, count - 1)
+    ranges.bind(tile, 0, line // TILE - 1)
+    env = {found.across.var: binary("+", binary("*", number, line // TILE), tile)}
+    value, *asked = [ranges.simplify(substitute(e, env)) for e in (store.value, *found.inside)]
+    inside = asked if any(b.storage != "local" for b in _read(value)) else []  # what is not stored may be anything
+    own = binary("+", binary("*", group.number, PLACES), binary("%", number, PLACES))
+    to = Store(place, ranges.simplify(_place(own, group, found, tile, line, dtype)), value)
+    pair = replace(found.pair, body=If(logical_and(*inside), to) if inside else to)
+    fill = For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
+    first = ranges.simplify(binary("*", own, ROWS * line))
+    at = [*box.start[:-1], ranges.simplify(binary("+", box.start[-1], binary("*", number, line)))]
+    box = replace(box, start=(), extents=(*box.extents[:-1], line))
+    stored = BoxStore(f"box_store_{len(at)}d", (BufferLoad(place, first), *at[::-1]), box=box)
+    meet = RingCall("group_meets", (group.number,))
+    wait = RingCall("boxes_read", (), 0 if count % PLACES else PLACES - 1)
+    body = seq(group.once(wait), meet, fill, meet, group.once(stored))
+    return For(number, count, ForKind.UNROLLED, body), place
+
+
+def _read(e: Expr) -> set[Buffer]:
+    return {x.buffer for x in walk(e) if isinstance(x, BufferLoad)}
+
+
+def _epilogue(s: Stmt) -> Epilogue | None:
+    loops: list[For] = []
+    inside: list[Expr] = []
+    while isinstance(s, For | If):
+        if isinstance(s, For):
+            loops.append(s)
+            s = s.body
+        else:
+            inside += conjuncts(s.cond)
+            s = s.then
+    if not isinstance(s, Store) or s.buffer.storage != "global" or len(loops) != 3:
+        return None
+    found = Epilogue(loops[0], loops[1], loops[2], tuple(inside), s)
+    whole = (found.down.extent, found.pair.extent, found.pair.kind) == (2, 2, ForKind.VECTORIZED)
+    return found if whole and found.line * BYTES[s.buffer.dtype] >= LEAST_LINE else None
+
+
+def _box(found: Epilogue, group: Group, ranges: Simplifier) -> Box | None:
+    """The box of all that a group stores, by the number of the group; None where it is none."""
+    row, column, number = Var("row"), Var("column"), Var("group")
+    for var, extent in ((row, ROWS), (column, found.columns), (number, group.count)):
+        ranges.bind(var, 0, extent - 1)
+    env: dict[Var, Expr] = {
+        group.warp: binary("+", binary("*", number, WARPS), binary("//", row, ROWS // WARPS)),
+        group.lane: binary("+", binary("*", binary("%", row, TILE), 4), binary("%", binary("//", column, 2), 4)),
+        found.down.var: binary("%", binary("//", row, TILE), 2),
+        found.across.var: binary("//", column, TILE),
+        found.pair.var: binary("%", column, 2),
+    }
+    index, *inside = [ranges.simplify(substitute(e, env)) for e in (found.store.index, *found.inside)]
+    box = box_of(found.store.buffer, index, inside, {row: ROWS, column: found.columns}, ranges, group.around)
+    if box is None or not can_be_told(box):
+        return None
+    start = [ranges.simplify(substitute(x, {number: group.number})) for x in box.start]
+    return replace(box, start=tuple(start))
+
+
+def _place(own: Expr, group: Group, found: Epilogue, tile: Var, line: int, dtype: str) -> Expr:
+    """Where an element of a lane lies in the box of its group."""
+    row = binary("+", binary("*", binary("%", group.warp, WARPS), ROWS // WARPS), binary("//", group.lane, 4))
+    row = binary("+", row, binary("*", found.down.var, TILE))
+    column = binary("+", binary("*", tile, TILE), binary("*", binary("%", group.lane, 4), 2))
+    within = binary("+", binary("*", row, line), binary("+", column, found.pair.var))
+    swizzled = Swizzle.of_rows("boxes", line, BYTES[dtype]).place(within, index_xor)
+    return binary("+", binary("*", own, ROWS * line), as_expr(swizzled))

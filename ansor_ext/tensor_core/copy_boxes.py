@@ -1,0 +1,149 @@
+"""Copies between global and shared memory that are boxes of an array, as the copy engine of a Hopper moves them.
+
+    for i in 0..128: for j in 0..64:
+        tile[place(i, j)] = A[(block * 128 + i) * 304 + t * 64 + j]  if block * 128 + i < 520, t * 64 + j < 304; else 0
+
+is the box of 128 x 64 elements from (block * 128, t * 64) on, of an array of 520 x 304: the engine reads zeros beyond
+the edges of an array, and stores nothing there.  An index is the sum of coordinates times strides; each of its terms
+belongs to the outermost axis whose stride divides it.  Whether that is right is then looked at: the conditions of
+the copy must be those that all coordinates lie inside.  Neighbouring axes of an array may count as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import prod
+
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import Binary, Compare, Const, Expr, Logical, Var, as_expr, binary, compare
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import free_vars, substitute
+from te_lite.loops.stmt import Buffer
+
+MOST_AXES, MOST_BOX, UNIT = 5, 256, 16
+"""Axes of an array, and elements of a box along one; bytes, at multiples of which rows begin."""
+FACTORS = (1, 2, 4, 8, 16, 32)
+"""By which an index is larger than a number of tiles."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """`extents` elements of `buffer`, seen as an array of `view` extents, from `start` on, every `steps`-th of them."""
+
+    buffer: Buffer
+    view: tuple[int, ...]
+    start: tuple[Expr, ...]
+    extents: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def can_be_told(box: Box) -> bool:
+    """Whether the engine can be told of such boxes of such an array."""
+    nbytes = BYTES[box.buffer.dtype]
+    strides = [prod(box.view[d + 1 :]) * nbytes for d in range(len(box.view) - 1)]
+    return all(n % UNIT == 0 for n in strides) and max((1, *box.extents[:-1])) <= MOST_BOX and max(box.steps) <= 8
+
+
+def box_of(
+    buffer: Buffer, index: Expr, inside: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier,
+    around: Set[Var] = frozenset(),
+) -> Box | None:  # fmt: skip
+    """The box that an index runs over in nested `loops`, of so many iterations each, outermost first; None for none.
+
+    All coordinates lie inside of the array where all conditions `inside` hold, and nowhere else; those on variables
+    `around` alone are looked at before, and may say more.
+    """
+    alone = {v: as_expr(0) for v, n in loops.items() if n == 1}
+    loops = {v: n for v, n in loops.items() if n > 1}
+    inside, index = [substitute(e, alone) for e in inside], substitute(index, alone)
+    given = [c for e in inside for c in conjuncts(ranges.simplify(e)) if not isinstance(c, Const)]
+    terms = list(terms_of(ranges.simplify(index)))
+    for view in _views(buffer.shape):
+        found = _in_view(buffer, view, terms, given, loops, ranges, around)
+        if found is not None:
+            return found
+    return None
+
+
+def conjuncts(e: Expr) -> Iterator[Expr]:
+    """The conditions of which all must hold."""
+    match e:
+        case Logical(op="&&", a=a, b=b):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case _:
+            yield e
+
+
+def terms_of(e: Expr, factor: int = 1) -> Iterator[tuple[Expr, int]]:
+    """The terms that `factor * e` is the sum of, with their factors; constants are factors of 1."""
+    match e:
+        case Binary(op="+" | "-" as op, a=a, b=b):
+            yield from terms_of(a, factor)
+            yield from terms_of(b, factor if op == "+" else -factor)
+        case Binary(op="*", a=a, b=Const(value=value)):
+            yield from terms_of(a, factor * int(value))
+        case Const(value=value):
+            yield as_expr(1), factor * int(value)
+        case _:
+            yield e, factor
+
+
+def _views(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The extents of an array, and those with neighbours as one axis, most axes first; axes of one element are none."""
+    extents = [n for n in shape if n > 1] or [1]
+    for count in range(min(len(extents), MOST_AXES), 0, -1):
+        for cuts in combinations(range(1, len(extents)), count - 1):
+            ends = (0, *cuts, len(extents))
+            yield tuple([prod(extents[a:b]) for a, b in pairwise(ends)])
+
+
+def _in_view(
+    buffer: Buffer, view: tuple[int, ...], terms: Sequence[tuple[Expr, int]], given: Sequence[Expr],
+    loops: Mapping[Var, int], ranges: Simplifier, around: Set[Var],
+) -> Box | None:  # fmt: skip
+    strides = [prod(view[d + 1 :]) for d in range(len(view))]
+    at: list[Expr] = [as_expr(0)] * len(view)
+    extents, steps = [1] * len(view), [1] * len(view)
+    order = []
+    for e, factor in terms:
+        if isinstance(e, Const):
+            for d, stride in enumerate(strides):
+                part = abs(factor) // stride * (1 if factor > 0 else -1)
+                at[d], factor = binary("+", at[d], part), factor - part * stride
+            continue
+        d = next(d for d, stride in enumerate(strides) if factor % stride == 0)
+        at[d] = binary("+", at[d], binary("*", e, factor // strides[d]))
+        if isinstance(e, Var) and e in loops:
+            order.append((list(loops).index(e), d))
+            extents[d], steps[d] = loops[e], factor // strides[d]
+    one_each = [d for _, d in sorted(order)] == sorted({d for _, d in order}) and len(order) == len(loops)
+    start = [ranges.simplify(substitute(x, dict.fromkeys(loops, as_expr(0)))) for x in at]
+    if not one_each or min(steps) < 1 or steps[-1] != 1 or any(loops.keys() & free_vars(x) for x in start):
+        return None
+    bounds = [compare(">=", x, 0) for x in at] + [compare("<", x, n) for x, n in zip(at, view, strict=True)]
+    wanted = [c for e in bounds for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
+    alike = all(any(_means(x, y, ranges) for y in given) for x in wanted)
+    alike = alike and all(free_vars(y) <= around or any(_means(x, y, ranges) for x in wanted) for y in given)
+    return Box(buffer, view, tuple(start), tuple(extents), tuple(steps)) if alike else None
+
+
+def _means(x: Expr, y: Expr, ranges: Simplifier) -> bool:
+    """Whether two comparisons hold together: `q < 0` is `z < 0` where q = f * z + r, and r is one of 0 to f - 1."""
+    if not isinstance(x, Compare) or not isinstance(y, Compare):
+        return False
+    q, z = _negative(x), _negative(y)
+    for f in FACTORS:
+        for a, b in ((q, z), (z, q)):
+            low, high = ranges.bounds(ranges.simplify(binary("-", a, binary("*", b, f))))
+            if low is not None and high is not None and low >= 0 and high < f:
+                return True
+    return False
+
+
+def _negative(e: Compare) -> Expr:
+    """What is negative where a comparison of integers holds."""
+    a, b = (e.a, e.b) if e.op in ("<", "<=") else (e.b, e.a)
+    return binary("-", binary("-", a, b), int(e.op in ("<=", ">=")))

@@ -1,0 +1,93 @@
+"""The functions of a ring (`ring.py`) as CUDA C++ around inline PTX: barriers, boxes, roles.
+
+Barriers, their phases and the order that they give: PTX ISA, "mbarrier"; copies of boxes: "cp.async.bulk.tensor".
+What arrives is written, and what is stored is read, by another proxy than that of threads.
+"""
+
+from __future__ import annotations
+
+from .copy_boxes import MOST_AXES
+
+_HEAD = "static __device__ __forceinline__ void"
+_AT = """\
+static __device__ __forceinline__ unsigned shared_address(const void *p) {
+  return (unsigned)__cvta_generic_to_shared(p);
+}"""
+_OPEN = f"""\
+// A tile of a ring has two barriers: `full` counts bytes that arrive, `empty` the groups that are through with it.
+{_HEAD} ring_open(void *barriers, int tiles, int groups) {{
+  if (threadIdx.x + threadIdx.y == 0) {{
+    const unsigned full = shared_address(barriers), empty = full + 8 * tiles;
+    for (int tile = 0; tile < tiles; ++tile) {{
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * tile));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * tile), "r"(groups));
+    }}
+    asm volatile("fence.mbarrier_init.release.cluster;");
+  }}
+  __syncthreads();
+}}"""
+_AWAIT = f"""\
+{_HEAD} ring_await(const void *barrier, int parity) {{
+  asm volatile("{{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again; }}"
+               ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+}}"""
+_EXPECT = f"""\
+{_HEAD} ring_expect(const void *barrier, int bytes) {{
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}}"""
+_RELEASE = f"""\
+{_HEAD} ring_release(const void *barrier) {{
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}}"""
+_SHARE = """\
+template <int registers> static __device__ __forceinline__ void {name}() {{
+  asm volatile("setmaxnreg.{kind}.sync.aligned.u32 %0;" ::"n"(registers));
+}}"""
+_MEET = f"""\
+// All threads of a group meet; what they stored to shared memory is there for the copy engine.
+{_HEAD} group_meets(int group) {{
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}}"""
+_READ = """\
+template <int left> static __device__ __forceinline__ void boxes_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory");
+}"""
+
+
+def _box(axes: int, stores: bool) -> str:
+    """The function that fetches a box of an array with so many axes, or stores one; coordinates innermost first."""
+    given = ", ".join([f"int x{d}" for d in range(axes)])
+    inputs = ", ".join([f'"r"(x{d})' for d in range(axes)])
+    if stores:
+        at = ", ".join([f"%{d + 1}" for d in range(axes)])
+        return f"""\
+{_HEAD} box_store_{axes}d(const TensorMap &map, const void *from, {given}) {{
+  asm volatile("cp.async.bulk.tensor.{axes}d.global.shared::cta.tile.bulk_group [%0, {{{at}}}], [%{axes + 1}];"
+               ::"l"(&map), {inputs}, "r"(shared_address(from)) : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}}"""
+    at = ", ".join([f"%{d + 2}" for d in range(axes)])
+    name = f"cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    return f"""\
+{_HEAD} box_fetch_{axes}d(const TensorMap &map, void *to, const void *barrier, {given}) {{
+  asm volatile("{name} [%0], [%1, {{{at}}}], [%{axes + 2}];"
+               ::"r"(shared_address(to)), "l"(&map), {inputs}, "r"(shared_address(barrier)) : "memory");
+}}"""
+
+
+FUNCTIONS = {
+    "ring_open": _OPEN, "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
+    "registers_less": _SHARE.format(name="registers_less", kind="dec"),
+    "registers_more": _SHARE.format(name="registers_more", kind="inc"),
+    "group_meets": _MEET, "boxes_read": _READ,
+    **{f"box_{'store' if stores else 'fetch'}_{axes}d": _box(axes, stores)
+       for axes in range(1, MOST_AXES + 1) for stores in (False, True)},
+}  # fmt: skip
+"""Their definitions by name."""
+
+
+def helpers(name: str) -> dict[str, str]:
+    """The definition of a function, and those that it needs, by name, in their order."""
+    return {"shared_address": _AT, name: FUNCTIONS[name]}

@@ -1,0 +1,176 @@
+"""Sketches with rings: what has them, draws that are right and compile, and which lengths are estimated best."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import te_lite as te
+from ansor.analytical import machine_of, seconds
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
+from ansor.sketch.generate import extra_sketches
+from ansor.space.decisions.decision import Choice, Grid
+from ansor.space.programs import program
+from ansor.space.spaces import Space, home, space_of
+from ansor.space.states import concrete
+from ansor_ext.tensor_core.warp_tiles import products, table
+from codegen_cuda import compile_source, emit
+from codegen_cuda.emulation.emulator import run_program
+from te_lite import ComputeDAG, Tensor, topi
+from te_lite.schedule.stage_steps import RFactor
+from te_lite.schedule.state import State
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER
+from tests.nonempty import nonempty
+
+TARGET = Target("cuda -model=H200 -arch=sm_90a")
+HARDWARE = HardwareParams(target=TARGET).completed(TARGET)
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
+
+
+def product(
+    m: int, n: int, k: int, dtype: str = "float16", a: str = "mk", b: str = "kn", batch: int = 0
+) -> list[Tensor]:
+    """A and B whose axes lie as they are named, and their product, rounded to the dtype."""
+    sizes, lead = {"m": m, "n": n, "k": k}, (batch,) if batch else ()
+    shapes = [(*lead, *[sizes[x] for x in axes]) for axes in (a, b)]
+    factors = [te.placeholder(shape, name=name, dtype=dtype) for name, shape in zip("AB", shapes, strict=True)]
+    total, r = "int32" if dtype == "int8" else "float32", te.reduce_axis((0, k), "k")
+
+    def term(*at: te.Expr) -> te.Expr:
+        place = {"m": at[-2], "n": at[-1], "k": r}
+        x, y = [t[(*at[:-2], *[place[c] for c in axes])] for t, axes in zip(factors, (a, b), strict=True)]
+        return te.sum(te.cast(total, x) * te.cast(total, y), axis=r)
+
+    sums = te.compute((*lead, m, n), term, name="C")
+    return [*factors, sums if dtype == "int8" else topi.cast(sums, dtype)]
+
+
+def with_bias_and_relu(args: list[Tensor]) -> list[Tensor]:
+    a, b, c = args
+    z = te.placeholder((c.shape[-1],), name="Z", dtype="float32")
+    (sums,) = c.op.input_tensors()
+
+    def value(*at: te.Expr) -> te.Expr:
+        x = sums(*at) + z[at[-1]]
+        return te.cast(c.dtype, te.if_then_else(x > 0.0, x, 0.0))
+
+    return [a, b, z, te.compute(c.shape, value, name="D")]
+
+
+def rings(args: list[Tensor], target: Target = TARGET) -> list[State]:
+    """The sketches whose tiles the copy engine fetches."""
+    found = extra_sketches(ComputeDAG(args), target, HardwareParams(target=target))
+    return [s for s in found if any(p.shared[0].in_boxes for p in products(s))]
+
+
+def row_of(space: Space, point: np.ndarray) -> np.ndarray:
+    row = np.zeros(space.width, np.int64)
+    for part in space.parts:
+        match part:
+            case Grid():
+                row[part.columns] = point
+            case Choice(values=values):
+                row[part.columns] = min(values)
+    return row
+
+
+CASES = {
+    "rows beyond the edge": product(197, 136, 200),
+    "bytes": product(130, 144, 400, "int8", b="nk"),
+    "brain floats, across": product(88, 200, 192, "bfloat16", a="km"),
+    "along, with bias and relu": with_bias_and_relu(product(150, 200, 136, b="nk")),
+    "a batch": product(70, 72, 136, b="nk", batch=3),
+    "a long sum": product(64, 128, 1024),
+}
+
+
+def inputs(args: list[Tensor], rng: np.random.Generator) -> list[np.ndarray]:
+    out = []
+    for t in args[:-1]:
+        shape = [int(n) for n in t.shape]
+        kind = ml_dtypes.bfloat16 if t.dtype == "bfloat16" else t.dtype
+        drawn = rng.integers(-128, 128, shape) if kind == "int8" else rng.standard_normal(shape)
+        out.append(drawn.astype(kind))
+    return out
+
+
+def exact(args: list[Tensor], arrays: list[np.ndarray]) -> np.ndarray:
+    """The result in float64, from the shapes alone."""
+    a, b = [x.astype(np.float64) for x in arrays[:2]]
+    m, n = [int(x) for x in args[-1].shape[-2:]]
+    a = a if a.shape[-2] == m else np.swapaxes(a, -1, -2)
+    b = b if b.shape[-1] == n else np.swapaxes(b, -1, -2)
+    return a @ b if len(arrays) == 2 else np.maximum(a @ b + arrays[2], 0)
+
+
+@cache
+def sketches_of(name: str) -> list[State]:
+    return rings(CASES[name])
+
+
+@emulated
+@pytest.mark.parametrize("draw", range(20))
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(12)
+def test_draws_are_right_and_compile(name: str, draw: int) -> None:
+    args, rng, found = CASES[name], np.random.default_rng(draw), sketches_of(name)
+    sketch = found[draw % len(found)]
+    points = table(products(sketch)[0], HARDWARE).points
+    space, point = space_of(sketch, TARGET, HARDWARE), points[rng.integers(len(points))]
+    made = emit(te.lower(concrete(home(space), row_of(space, point), TARGET, HARDWARE), args))
+    assert "ring_open" in made.source
+    arrays, dtype = inputs(args, rng), args[-1].dtype
+    out = np.full([int(n) for n in args[-1].shape], 77, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    run_program(made, [*arrays, out])
+    want, unit = exact(args, arrays), {"float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0}[dtype]
+    assert (np.abs(out.astype(np.float64) - want) <= unit * np.abs(want) + 1e-3 * (unit > 0)).all()
+    if HAVE_COMPILER:
+        assert not [r for r in compile_source(made.source, "sm_90").resources if r.spill_stores]
+
+
+def test_only_hopper_and_factors_that_lie_in_rows_have_rings() -> None:
+    """With terms for two turns, rows that begin at multiples of 16 bytes, and nothing computed on the way."""
+    half = product(256, 256, 256)
+    assert [products(s)[0].shared[0].tiles for s in rings(half)[:2]] == [4, 8]
+    for target in ("cuda -arch=sm_80", "cuda -model=A100", "cuda -arch=sm_89"):
+        assert not rings(half, Target(target))
+    none = (
+        product(256, 256, 64),
+        product(256, 256, 202),
+        product(256, 250, 256),
+        product(256, 256, 256, "float32"),
+        product(256, 256, 256, "int8"),
+        product(256, 32, 256),
+    )
+    for args in nonempty(none):
+        assert not rings(args), args
+    a, b = [te.placeholder((256, 256), name=x, dtype="float16") for x in "XY"]
+    r = te.reduce_axis((0, 256), "r")
+    x = te.compute((256, 256), lambda i, j: a[i, j] * a[i, j], name="S")
+    c = te.compute((256, 256), lambda i, j: te.sum(te.cast("float32", x[i, r]) * te.cast("float32", b[r, j]), axis=r))
+    assert not rings([a, b, c])
+
+
+def test_sums_are_split_where_large_blocks_are_few() -> None:
+    def parts(m: int, n: int, k: int) -> list[State]:
+        return [s for s in rings(product(m, n, k)) if any(isinstance(step, RFactor) for step in s.steps)]
+
+    assert parts(384, 1536, 6144) and not parts(4096, 4096, 4096)
+
+
+def test_the_best_lengths_of_an_h200_are_estimated_best() -> None:
+    """Rows and columns of a block that were fastest when all lengths were measured."""
+    machine = machine_of(TARGET, HARDWARE)
+    for (m, n, k), best in nonempty({(4096, 4096, 4096): (128, 256), (1024, 1024, 1024): (64, 128)}.items()):
+        found = []
+        for sketch in rings(product(m, n, k)):
+            space = space_of(sketch, TARGET, HARDWARE)
+            for point in table(products(sketch)[0], HARDWARE).points:
+                made = program(home(space), row_of(space, point), TARGET, HARDWARE)
+                found.append((float(seconds(made, machine)[0]), (int(point[0]) * 16, int(point[3]) * 8)))
+        assert min(found)[1] == best, sorted(found)[:4]
