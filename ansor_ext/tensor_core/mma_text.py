@@ -13,8 +13,10 @@ ldmatrix_x4(r, tile, lane, fixed)  registers of four matrices; this lane's row o
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, Protocol
 
+from codegen_cuda.program.cuda_program import KernelNest
 from codegen_cuda.program.errors import EmitError
 from codegen_cuda.program.indices import by_lane
 from codegen_cuda.text.text import TYPES, CudaText, registers
@@ -36,10 +38,10 @@ class Writer(Protocol):
     """What the text of an instruction needs of the emitter around it."""
 
     text: CudaText
+    nest: KernelNest
 
     def buffer(self, buffer: Buffer) -> str: ...
     def index(self, e: Expr) -> str: ...
-    def block_threads(self) -> int: ...
     def thread_id(self) -> str: ...
 
 
@@ -162,7 +164,7 @@ def _quad_text(writer: Writer, s: QuadStore) -> str:
 
 def _cut_text(writer: Writer, s: Cut) -> str:
     """All threads of a block cut a tile into parts."""
-    threads = writer.block_threads()
+    threads = prod(writer.nest.block)
     writer.text.helpers.update(tile_helpers(s, threads))
     places = [_place(writer, e) for e in s.places]
     return f"{tile_name(s, threads)}({', '.join(places)}, {writer.thread_id()});"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from ansor.core.errors import GraphError
@@ -12,17 +11,12 @@ from te_lite.errors import require
 from .device import architecture
 
 
-@lru_cache(maxsize=1)
-def _device_architecture() -> str:
-    return architecture()
-
-
 def target_architecture(target: str) -> str:
     """The architecture to compile for: `-arch=sm_90` of the target's text, else the first device's."""
     for word in target.split():
         if word.startswith("-arch="):
             return word.removeprefix("-arch=")
-    return _device_architecture()
+    return architecture()
 
 
 def with_architecture(target: str) -> str:

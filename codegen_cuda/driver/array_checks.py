@@ -203,12 +203,6 @@ LARGE_CHECKS = (
 """CUDA C++ of the kernels that draw arrays and compare them with others."""
 
 
-def pattern_of(value: Array) -> int:
-    """The bits of an array of one element, repeated over 64."""
-    data = value.tobytes()
-    return int.from_bytes(data * (WORD // len(data)), "little")
-
-
 def blocks(count: int) -> int:
     """How many blocks look at `count` elements."""
     return max(1, min(-(-count // THREADS), MOST_BLOCKS))
@@ -225,7 +219,8 @@ class ArrayChecks:
 
     def fill(self, pointer: int, nbytes: int, value: Array) -> None:
         """Queue it: every element becomes `value`, an array of one element."""
-        self._launch("fill", "PQq", nbytes // WORD, pointer, pattern_of(value), nbytes)
+        pattern = int.from_bytes(value.tobytes() * (WORD // value.nbytes), "little")
+        self._launch("fill", "PQq", nbytes // WORD, pointer, pattern, nbytes)
 
     def same(self, a: int, b: int, nbytes: int) -> bool:
         """Whether two arrays of `nbytes` bytes are equal, bit by bit."""

@@ -9,9 +9,9 @@ import atexit
 import importlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..program.errors import DeviceError
 from ..program.facts import maps_of
 from .array_checks import ARRAY_CHECKS, JUDGED, LARGE_CHECKS, ArrayChecks, LargeChecks
 from .compile import compile_source
-from .tensor_maps import MAP_BYTES, encoded
+from .tensor_maps import MapKernel, encoded
 from .timing import SPIN_SOURCE, FirstCall, Stopwatch, Wanted
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -142,6 +142,10 @@ class DeviceArray:
 class CudaDevice:
     """Device number `index`; an `ansor.core.device.backend.Device` that checks and draws arrays itself
     (`DrawsArrays`)."""
+
+    map_kernel: Callable[..., Any] = MapKernel
+    encoded = staticmethod(encoded)
+    """What kernels with tensor maps are made by, and their maps."""
 
     def __init__(self, index: int) -> None:
         self._index, self.cuda = index, driver()
@@ -261,33 +265,37 @@ class DeviceProgram:
 
     def __init__(self, device: CudaDevice, cubins: Sequence[bytes], facts: dict[str, Any]) -> None:
         self.device = device
-        self._modules = [device.cuda.module_from_buffer(cubin) for cubin in cubins]
+        self._load = cache(device.cuda.module_from_buffer)
         self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
         self._arguments = int(facts["arguments"])
         self.ahead = bool(facts.get("ahead"))
         self.kernels: list[tuple[Any, dict[str, Any]]] = []
-        modules = self._modules * len(facts["kernels"]) if len(cubins) == 1 else self._modules
-        for k, module in zip(facts["kernels"], modules, strict=True):
-            function = module.get_function(k["name"])
+        count = len(facts["kernels"]) if len(cubins) == 1 else 1
+        for k, cubin in zip(facts["kernels"], [*cubins] * count, strict=True):
             maps = maps_of(k)
-            function.prepare(f"{MAP_BYTES}s" * len(maps) + "P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
-            if k["dynamic_bytes"]:
-                attribute = device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                function.set_attribute(attribute, int(k["dynamic_bytes"]))
+            function = device.map_kernel(cubin, k["name"], int(k["dynamic_bytes"])) if maps else self._plain(cubin, k)
             self.kernels.append((function, {**k, "maps": maps}))
         self._first: FirstCall | None = None
+
+    def _plain(self, cubin: bytes, k: dict[str, Any]) -> Any:
+        function = self._load(cubin).get_function(k["name"])
+        function.prepare("P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
+        if k["dynamic_bytes"]:
+            attribute = self.device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            function.set_attribute(attribute, int(k["dynamic_bytes"]))
+        return function
 
     def launches(self, args: Sequence[Any], ahead: Ahead = NOTHING) -> list[tuple[Any, ...]]:
         """What each kernel is called with: `(function, grid, block, arguments, dynamic bytes)`.
 
         The first kernel fetches what `ahead` says, if they take it.
         """
-        require(
-            len(args) == self._arguments, DeviceError, "launch", f"{self._arguments} arrays are needed", got=len(args)
-        )
+        law = f"{self._arguments} arrays are needed"
+        require(len(args) == self._arguments, DeviceError, "launch", law, got=len(args))
         pointers, calls = [a.pointer for a in args] + [int(s) for s in self._scratch], []
         for n, (f, k) in enumerate(self.kernels):
-            values = [encoded(m, pointers[m.argument]) for m in k["maps"]] + [pointers[a] for a in k["arguments"]]
+            maps = [self.device.encoded(m, pointers[m.argument]) for m in k["maps"]]
+            values = maps + [pointers[a] for a in k["arguments"]]
             if self.ahead:
                 here = ahead if n == 0 else NOTHING
                 values += here.arguments(math.prod(k["grid"]), self.device.numbers.multiprocessors)

@@ -25,7 +25,7 @@ from ..program.cuda_program import CudaKernel, CudaProgram
 from ..program.facts import facts_from_json, program_facts
 from .architecture import check_architecture, target_architecture
 from .module import CudaFunction, compiled_program
-from .tensor_maps import encode, map_numbers
+from .tensor_maps import MapKernel, encode_map, kernel_params, map_numbers
 
 
 class CudaExporter:
@@ -93,7 +93,8 @@ def _map_lines(name: str, kernels: Sequence[CudaKernel]) -> list[str]:
     lines = [
         "/* A kernel takes its tensor maps before its pointers, in the order below: values of 128 bytes, made at",
         "   multiples of 64 by cuTensorMapEncodeTiled(map, type, rank, pointer of its argument, extents, strides, box,",
-        "   steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0). */",
+        "   steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0).  Launch it with",
+        "   kernelParams: the buffer of CU_LAUNCH_PARAM_BUFFER_POINTER is not put where such a kernel reads. */",
         "#include <stdint.h>", "",
         f"#define {name.upper()}_MAPS {len(maps)}", "",
         f"struct {name}_map {{",
@@ -110,27 +111,37 @@ def _braces(numbers: Sequence[int]) -> str:
     return f"{{{', '.join(map(str, numbers))}}}"
 
 
-MAPS = """# of each kernel: the argument, and what cuTensorMapEncodeTiled takes besides its address
-_MAPS = {maps}
-
-
-{encode}
-
-"""
+KERNELS = """_kernels = [(_module.get_function(facts["name"]), facts) for facts in _launch["kernels"]]
+for _kernel, _facts in _kernels:
+    if _facts["dynamic_bytes"]:
+        _kernel.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, _facts["dynamic_bytes"])"""
 CALL = 'kernel(*given, grid=grid, block=block, shared=facts["dynamic_bytes"])'
-CALL_WITH_MAPS = """maps = [_encode(int(memory[place]), *numbers) for place, *numbers in _MAPS[facts["name"]]]
-        kernel.prepare("128s" * len(maps) + "P" * len(given))
-        kernel.prepared_call(grid, block, *maps, *map(int, given), shared_size=facts["dynamic_bytes"])"""
+MODULES = "from __future__ import annotations\n\nimport ctypes\nimport functools\nimport weakref\n"
+KERNELS_WITH_MAPS = """# of each kernel: the argument, and what cuTensorMapEncodeTiled takes besides its address
+_MAPS = {maps}
+DeviceError = RuntimeError
+
+
+{functions}
+
+with open(os.path.join(_FOLDER, "{name}.cubin"), "rb") as _file:
+    _cubin = _file.read()
+_kernels = [(MapKernel(_cubin, facts["name"], facts["dynamic_bytes"]), facts) for facts in _launch["kernels"]]"""
+CALL_WITH_MAPS = """maps = [encode_map(int(memory[place]), *numbers) for place, *numbers in _MAPS[facts["name"]]]
+        values = [*maps, *map(int, given)]
+        kernel.prepared_async_call(grid, block, None, *values, shared_size=facts["dynamic_bytes"])"""
 
 
 def loader(name: str, arguments: Sequence[Argument], kernels: Sequence[CudaKernel]) -> str:
     """A module of Python that launches the kernels of the cubin beside it; it needs NumPy and PyCUDA only."""
     maps = {k.name: [(m.argument, *map_numbers(m)) for m in k.maps] for k in kernels}
-    source = getsource(encode).replace(" encode(", " _encode(")
-    helper = MAPS.format(maps=maps, encode=source) if any(maps.values()) else ""
+    functions = "\n\n".join([getsource(encode_map), getsource(kernel_params), getsource(MapKernel)])
+    mapped = any(maps.values())
+    launched = KERNELS_WITH_MAPS.format(name=name, maps=maps, functions=functions) if mapped else KERNELS
+    loaded = "" if mapped else f'_module = cuda.module_from_file(os.path.join(_FOLDER, "{name}.cubin"))\n'
     return f'''"""{name}(...) of NumPy arrays: {shapes_text(arguments)}.  Needs NumPy and PyCUDA only."""
 
-{"import ctypes" + chr(10) if helper else ""}import json
+{MODULES if mapped else ""}import json
 import os.path
 
 import numpy as np
@@ -140,20 +151,16 @@ import pycuda.driver as cuda
 {table_text(arguments)}_FOLDER = os.path.dirname(os.path.abspath(__file__))
 with open(os.path.join(_FOLDER, "manifest.json")) as _file:
     _launch = json.load(_file)["launch"]
-_module = cuda.module_from_file(os.path.join(_FOLDER, "{name}.cubin"))
-_scratch = [cuda.mem_alloc(max(count, 1)) for count in _launch["scratch_bytes"]]
-_kernels = [(_module.get_function(facts["name"]), facts) for facts in _launch["kernels"]]
-for _kernel, _facts in _kernels:
-    if _facts["dynamic_bytes"]:
-        _kernel.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, _facts["dynamic_bytes"])
+{loaded}_scratch = [cuda.mem_alloc(max(count, 1)) for count in _launch["scratch_bytes"]]
+{launched}
 
 
-{helper}def {name}(*arrays):
+def {name}(*arrays):
 {CHECKS}    memory = [*map(cuda.to_device, arrays), *_scratch]
     for kernel, facts in _kernels:
         given = [memory[place] for place in facts["arguments"]]
         grid, block = tuple(facts["grid"]), tuple(facts["block"])
-        {CALL_WITH_MAPS if helper else CALL}
+        {CALL_WITH_MAPS if mapped else CALL}
     for array, place, (_, _, _, written) in zip(arrays, memory, ARGUMENTS):
         if written:
             cuda.memcpy_dtoh(array, place)

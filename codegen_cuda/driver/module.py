@@ -63,9 +63,8 @@ class CudaFunction:
     def _arguments(self, arrays: Sequence[Any]) -> tuple[list[Any], list[tuple[Any, Array]]]:
         """Device arrays, and those that are copies of NumPy arrays."""
         want = self.arguments
-        require(
-            len(arrays) == len(want), DeviceError, self.entry_name, f"{len(want)} arrays are needed", got=len(arrays)
-        )
+        law = f"{len(want)} arrays are needed"
+        require(len(arrays) == len(want), DeviceError, self.entry_name, law, got=len(arrays))
         found = [_handle(argument, array) for argument, array in zip(want, arrays, strict=True)]
         return [handle for handle, _ in found], [(handle, host) for handle, host in found if host is not None]
 
@@ -128,10 +127,9 @@ def _handle(argument: Argument, array: Any) -> tuple[Any, Array | None]:
     require(ok, DeviceError, argument.name, law, shape=list(shape), dtype=str(dtype))
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
-        contiguous = interface.get("strides") in (None, np.empty(shape, dtype).strides)
-        require(
-            contiguous, DeviceError, argument.name, "the array must be contiguous", strides=interface.get("strides")
-        )
+        strides = interface.get("strides")
+        contiguous = strides in (None, np.empty(shape, dtype).strides)
+        require(contiguous, DeviceError, argument.name, "the array must be contiguous", strides=strides)
         return Pointer(int(interface["data"][0])), None
     host = np.asarray(array)
     return open_device().put(host), host

@@ -31,6 +31,7 @@ from te_lite.loops.stmt import (
     Store,
     ThreadReduce,
     map_exprs,
+    stored_in,
 )
 from te_lite.loops.width import Widths
 from te_lite.verify.verify import verify
@@ -76,7 +77,7 @@ class KernelEmitter:
 
     def __post_init__(self) -> None:
         self.ranges, self.widths = self.nest.ranges(), Widths.of(self.nest.body)
-        self.threads = {}
+        self.threads: dict[Var, str] = {}
         for tag, loop in self.nest.loops.items():
             self.widths.bind(loop.var, loop.extent)
             self.threads[loop.var] = "0" if loop.extent == 1 else f"(int){tag}"
@@ -122,12 +123,6 @@ class KernelEmitter:
 
     def fresh(self, name: str) -> str:
         return self.names.fresh(name)
-
-    def axis_text(self, var: Var) -> str:
-        return self.threads[var]
-
-    def block_threads(self) -> int:
-        return prod(self.nest.block)
 
     def thread_id(self) -> str:
         return self.nest.thread_number()
@@ -334,7 +329,7 @@ def _kernel(
     body = pipelines_of(nest.body).ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
     body, tiles = in_outer_product_order(body)
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
-    written = frozenset(nest.written())
+    written = stored_in(nest.body)
     body = with_reads_first(with_vector_writes(body), written) if waits else with_vector_writes(body)
     body = tensor_cores_of(body).epilogue(KernelNest(nest.loops, with_guarded_reads_first(body, written)))
     emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)

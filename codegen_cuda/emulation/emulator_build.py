@@ -8,7 +8,6 @@ every bad index or pointer; the host defines those functions itself, so no sanit
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
@@ -128,8 +127,7 @@ def forget() -> None:
 @lru_cache(maxsize=512)
 def _library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bool) -> Library:
     text = f"{source}\n{_entries(source, kernels, dynamic_bytes)}"
-    key = hashlib.sha256(f"{check}\0{text}".encode()).hexdigest()[:32]
-    directory = Path(_store().name) / key
+    directory = Path(_store().name) / key_of(str(check), text)
     directory.mkdir(exist_ok=True)
     path, file = directory / "kernel.so", directory / "kernel.cu"
     file.write_text(text)

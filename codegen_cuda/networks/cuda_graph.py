@@ -11,15 +11,14 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from te_lite.errors import require
 
-from ..driver.tensor_maps import MAP_BYTES
+from ..driver.tensor_maps import kernel_params
 from ..overlap.dependent_launch import begin_early
 from ..program.errors import DeviceError
 
-T = TypeVar("T")
 RELAXED = 2
 """Capture mode: memory may be released meanwhile, by this thread (the garbage collector does) and by others."""
 NON_BLOCKING = 1
@@ -33,11 +32,8 @@ def _driver() -> ctypes.CDLL:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise DeviceError(f"CUDA graph: the driver's library libcuda.so.1 cannot be loaded, {error}") from error
-    needed = ("cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
-              "cuGraphDestroy", "cuGraphExecDestroy", "cuStreamGetCaptureInfo_v2", "cuGraphKernelNodeGetParams_v2",
-              "cuGraphExecKernelNodeSetParams_v2")  # fmt: skip
-    missing = [name for name in needed if not hasattr(library, name)]
-    require(not missing, DeviceError, "CUDA graph", "a driver of CUDA 12.0 or later is needed", missing=missing)
+    newest = "cuGraphExecKernelNodeSetParams_v2"
+    require(hasattr(library, newest), DeviceError, "CUDA graph", "CUDA 12.0 or later is needed", missing=newest)
     return library
 
 
@@ -49,7 +45,7 @@ def _check(code: int, what: str) -> None:
 
 
 class Fork:
-    """Several streams that are recorded together with the stream `first`; use it through `record_forked`."""
+    """Several streams that are recorded together with the stream `first`, which waits for all of them at `join`."""
 
     def __init__(self, cuda: Any, first: Any) -> None:
         self._cuda = cuda
@@ -83,14 +79,6 @@ class Fork:
             self._streams[0].wait_for_event(self._ends[step])
 
 
-def record_forked(cuda: Any, stream: Any, record: Callable[[Fork], T]) -> T:
-    """Record steps on several streams, which begin and end with `stream`; gives what `record` gives."""
-    fork = Fork(cuda, stream)
-    made = record(fork)
-    fork.join()
-    return made
-
-
 class _KernelParams(ctypes.Structure):
     """`CUDA_KERNEL_NODE_PARAMS`, its second version."""
 
@@ -100,46 +88,30 @@ class _KernelParams(ctypes.Structure):
 
 
 class RecordedKernel:
-    """The kernel that was queued last on a stream that is recorded; `values` are what it is called with, in order.
+    """The kernel that was queued last on a stream that is recorded.
 
     `waits`: for the end of those before it by itself (`dependent_launch.py`); `node` is its place in the graph.
-    Tensor maps are bytes, all others are integers, and as long here; of a shorter parameter the driver reads the first
-    bytes (all machines with CUDA are little-endian).
     """
 
-    def __init__(self, stream: Any, values: Sequence[int | bytes], waits: bool = False) -> None:
-        self.node, self.waits = _last_node(stream), waits
+    def __init__(self, stream: Any, waits: bool = False) -> None:
+        self.waits = waits
+        handle, status, number = ctypes.c_void_p(int(stream.handle)), ctypes.c_int(), ctypes.c_ulonglong()
+        graph, nodes, count = ctypes.c_void_p(), ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
+        asked = [ctypes.byref(x) for x in (status, number, graph, nodes, count)]
+        _check(_driver().cuStreamGetCaptureInfo_v2(handle, *asked), "reading what was recorded")
+        require(count.value == 1, DeviceError, "CUDA graph", "a kernel must be recorded", nodes=count.value)
+        self.node: int | None = nodes[0]
         self._params = _KernelParams()
         code = _driver().cuGraphKernelNodeGetParams_v2(ctypes.c_void_p(self.node), ctypes.byref(self._params))
         _check(code, "reading a recorded kernel")
-        self._slots = ctypes.create_string_buffer(_in_bytes(values))
-        start = ctypes.addressof(self._slots)
-        self._places = (ctypes.c_void_p * len(values))(*[start + MAP_BYTES * k for k in range(len(values))])
-        self._params.values, self._params.extra = ctypes.addressof(self._places), None
 
     def exchange(self, executable: ctypes.c_void_p, values: Sequence[int | bytes]) -> None:
-        """Call it with other values in the launches of a graph that are queued from now on."""
-        self._slots.raw = _in_bytes(values)
+        """Call it with `values` (see `kernel_params`) in the launches of a graph that are queued from now on."""
+        room = kernel_params(*values)
+        self._params.values, self._params.extra = ctypes.addressof(room), None
         node, params = ctypes.c_void_p(self.node), ctypes.byref(self._params)
         code = _driver().cuGraphExecKernelNodeSetParams_v2(executable, node, params)
         _check(code, "exchanging the arguments of a kernel")
-
-
-def _in_bytes(values: Sequence[int | bytes]) -> bytes:
-    return b"".join([value if isinstance(value, bytes) else value.to_bytes(MAP_BYTES, "little") for value in values])
-
-
-def _last_node(stream: Any) -> int | None:
-    """The node of what was queued last on a stream that is recorded."""
-    handle, status, number = ctypes.c_void_p(int(stream.handle)), ctypes.c_int(), ctypes.c_ulonglong()
-    graph, nodes, count = ctypes.c_void_p(), ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
-    code = _driver().cuStreamGetCaptureInfo_v2(
-        handle, *[ctypes.byref(x) for x in (status, number, graph, nodes, count)]
-    )  # fmt: skip
-    _check(code, "reading what was recorded")
-    require(count.value == 1, DeviceError, "CUDA graph", "a kernel must be recorded", nodes=count.value)
-    found: int | None = nodes[0]
-    return found
 
 
 def wait(stream: int | None) -> None:

@@ -35,7 +35,7 @@ from ..overlap.dependent_launch import is_short, may_wait
 from ..overlap.prefetch import NOTHING, Ahead, laid_out
 from ..program.errors import DeviceError
 from ..program.facts import facts_from_json, program_facts
-from .cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked, wait
+from .cuda_graph import Fork, LaunchGraph, RecordedKernel, wait
 from .launch_ways import PLAIN, Way, fastest
 from .parts import Recording
 from .recurrence import recurrence_code
@@ -133,17 +133,17 @@ class CudaExecutor:
         calls = [self._launches(k, way) for k in part]
         needed = [{i - part.start for i in self._needed[k] if i in part} for k in part]
 
-        def record(fork: Fork) -> list[RecordedKernel]:
-            made = []
+        def record(first: Any) -> list[RecordedKernel]:
+            made, fork = [], Fork(self.device.cuda, first)
             for (program, launches), place in zip(calls, queues(needed, STREAMS), strict=True):
                 with fork.step(place.stream, place.waits) as stream:
                     for launch in launches:
                         program.launch([launch], stream)
-                        made.append(RecordedKernel(stream, launch[3], program.ahead))
+                        made.append(RecordedKernel(stream, program.ahead))
+            fork.join()
             return made
 
-        cuda = self.device.cuda
-        return LaunchGraph(cuda, lambda stream: record_forked(cuda, stream, record), way.early)
+        return LaunchGraph(self.device.cuda, record, way.early)
 
     @cached_property
     def way(self) -> Way:

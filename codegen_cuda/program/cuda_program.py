@@ -29,7 +29,6 @@ from te_lite.loops.stmt import (
     flattened,
     seq,
     stmts_of,
-    stored_in,
 )
 
 from .errors import EmitError
@@ -158,9 +157,6 @@ class KernelNest:
         """The buffers of this class of storage that are allocated inside, each once, in order."""
         found = [s.buffer for s in stmts_of(self.body) if isinstance(s, Alloc) and s.buffer.storage == storage]
         return list(dict.fromkeys(found))
-
-    def written(self) -> frozenset[Buffer]:
-        return stored_in(self.body)
 
     def thread_number(self) -> str:
         """The text of the number of the thread in its block, x fastest."""

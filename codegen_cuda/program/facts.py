@@ -11,7 +11,7 @@ from ansor.core.values.json_values import items, record, size, sizes, text
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 
-from .cuda_program import MAP_TYPES, SWIZZLES, CudaKernel, CudaProgram, TensorMap
+from .cuda_program import MAP_TYPES, SWIZZLES, CudaProgram, TensorMap
 
 NEEDED = "arguments", "scratch_bytes", "kernels"
 OF_KERNEL = "name", "grid", "block", "arguments", "dynamic_bytes"
@@ -23,7 +23,7 @@ def program_facts(program: CudaProgram) -> dict[str, Any]:
     return {
         "arguments": len(program.args),
         "scratch_bytes": [b.size * BYTES[b.dtype] for b in program.scratch],
-        "kernels": [_kernel_facts(k) for k in program.kernels],
+        "kernels": [{**_values(k, OF_KERNEL), **_maps_facts(k.maps)} for k in program.kernels],
     }
 
 
@@ -72,10 +72,6 @@ def _map(data: Any) -> TensorMap:
     law = "it has 1 to 5 axes, boxes of 1 to 256 elements, steps of 1 to 8, a known dtype and swizzle"
     require(sound and found.dtype in MAP_TYPES, GraphError, "tensor map", law, got=found)
     return found
-
-
-def _kernel_facts(k: CudaKernel) -> dict[str, Any]:
-    return {**_values(k, OF_KERNEL), **_maps_facts(k.maps)}
 
 
 def _maps_facts(maps: Sequence[TensorMap]) -> dict[str, Any]:

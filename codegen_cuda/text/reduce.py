@@ -131,6 +131,7 @@ class Writer(Protocol):
 
     text: CudaText
     bound: dict[Var, str]
+    threads: dict[Var, str]
 
     def line(self, text: str) -> None: ...
     def open(self, text: str) -> None: ...
@@ -138,7 +139,6 @@ class Writer(Protocol):
     def fresh(self, name: str) -> str: ...
     def place(self, buffer: Buffer, index: Expr) -> str: ...
     def thread_id(self) -> str: ...
-    def axis_text(self, var: Var) -> str: ...
     def workspace(self, dtype: str, position: int, phase: int) -> str: ...
     def barrier_before(self) -> None: ...
 
@@ -174,7 +174,7 @@ class ReduceText:
         """What a thread brings in: its value, or nothing where the thread takes no part."""
         text, g = self.writer.text, self.group
         if g.active < g.extent and g.method != "tree":
-            axis = self.writer.axis_text(self.s.thread)
+            axis = self.writer.threads[self.s.thread]
             return f"{axis} < {g.active} ? {text.expr(e, 4)} : {text.expr(zero, 4)}"
         return text.expr(e)
 
@@ -277,7 +277,7 @@ class ReduceText:
 
     def _tree(self) -> None:
         w, g = self.writer, self.group
-        tid, axis, spaces = w.thread_id(), w.axis_text(self.s.thread), self._spaces()
+        tid, axis, spaces = w.thread_id(), w.threads[self.s.thread], self._spaces()
         w.barrier_before()
         self._put(tid)
         w.line("__syncthreads();")

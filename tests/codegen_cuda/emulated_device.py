@@ -7,6 +7,7 @@ program where `REFERENCE_FAULT` has a word.
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,11 +21,14 @@ from codegen_cuda.driver.array_checks import ARRAY_CHECKS, LARGE_CHECKS, ArrayCh
 from codegen_cuda.driver.device import CudaDevice, DeviceArray, DeviceProgram, cubin_file
 from codegen_cuda.driver.timing import FirstCall
 from codegen_cuda.emission.emit import emit
+from codegen_cuda.emulation.emulated_maps import tensor_map
 from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
+from codegen_cuda.program.cuda_program import TensorMap
 from codegen_cuda.program.facts import program_facts
 from te_lite.loops.stmt import LoweredFunc
 
 SCALARS = {"q": np.int64, "Q": np.uint64, "I": np.uint32, "f": np.float32, "d": np.float64}
+MAP = "m"
 COUNTS: Counter[str] = Counter()
 """Launches by kernel, and bytes moved, since it was cleared."""
 REFERENCE_FAULT: list[str] = []
@@ -65,16 +69,41 @@ class EmulatedFunction:
 
     def prepared_async_call(self, grid: Any, block: Any, stream: Any, *given: Any, shared_size: int = 0) -> None:
         COUNTS[self.name.partition("_")[0]] += 1
-        memories = [
-            Memory(f"m{k}", self.cuda.memory[x] if kind == "P" else SCALARS[kind](x), True)
-            for k, (kind, x) in enumerate(zip(self.types, given, strict=True))
-        ]
-        launch = Launch(self.name, (*grid, 1)[:3], block, tuple(range(len(given))), shared_size)
+        maps = [pickle.loads(x) if kind == MAP else None for kind, x in zip(self.types, given, strict=True)]
+        pointers = [x for kind, x in zip(self.types, given, strict=True) if kind == "P"]
+        arrays = list(dict.fromkeys([*pointers, *[m[1] for m in maps if m is not None]]))
+        memories, arguments = [Memory(f"m{k}", self.cuda.memory[x], True) for k, x in enumerate(arrays)], list[int]()
+        for kind, x, m in zip(self.types, given, maps, strict=True):
+            arguments.append(arrays.index(x) if kind == "P" else len(memories))
+            if kind != "P":
+                value = SCALARS[kind](x) if m is None else _seen_by_map(m[0], arrays.index(m[1]))
+                memories.append(Memory(f"m{len(memories)}", value, True))
+        launch = Launch(self.name, (*grid, 1)[:3], block, tuple(arguments), shared_size)
         run_launches(self.source, [launch], memories, check=True, timeout=120)
+
+
+class EmulatedMapKernel(EmulatedFunction):
+    """What `MapKernel` is on a GPU: maps come as bytes, and integers that are no addresses are numbers."""
+
+    def prepared_async_call(self, grid: Any, block: Any, stream: Any, *given: Any, shared_size: int = 0) -> None:
+        kinds = [MAP if isinstance(x, bytes) else "P" if x in self.cuda.memory else "Q" for x in given]
+        self.prepare("".join(kinds))
+        super().prepared_async_call(grid, block, stream, *given, shared_size=shared_size)
+
+
+def _seen_by_map(m: TensorMap, array: int) -> np.void:
+    return tensor_map(np.empty(m.extents, m.dtype), array, m.box, m.swizzle, m.steps)
 
 
 class EmulatedDevice(CudaDevice):
     free = 1 << 40
+
+    def map_kernel(self, cubin: bytes, name: str, dynamic_bytes: int) -> EmulatedMapKernel:
+        return EmulatedMapKernel(self.cuda, cubin.decode(), name)
+
+    @staticmethod
+    def encoded(m: TensorMap, address: int) -> bytes:
+        return pickle.dumps((m, address))
 
     def __init__(self) -> None:
         self.cuda, self.arch = EmulatedCuda(), "sm_80"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codegen_cuda.networks import cuda_graph
-from codegen_cuda.networks.cuda_graph import Fork, LaunchGraph, RecordedKernel, record_forked
+from codegen_cuda.networks.cuda_graph import Fork, LaunchGraph, RecordedKernel
 from codegen_cuda.program.errors import DeviceError
 
 
@@ -102,8 +102,8 @@ def test_arguments_are_exchanged_kernel_by_kernel(monkeypatch: pytest.MonkeyPatc
 
     def two(stream: Stream) -> list[RecordedKernel]:
         made = []
-        for values in ([1, 2, 3], [4, 5, 6]):
-            made.append(RecordedKernel(stream, values))
+        for _ in range(2):
+            made.append(RecordedKernel(stream))
             nodes.append(driver.nodes[0])
         return made
 
@@ -169,12 +169,11 @@ def test_streams_fork_and_join() -> None:
     log: list[tuple[int, str]] = []
     track = Track(log)
 
-    def steps(fork: Fork) -> None:
-        for k, (stream, waits) in enumerate([(0, ()), (1, (0,)), (0, ()), (0, (1,))]):
-            with fork.step(stream, waits) as queue:
-                log.append((queue.number, f"step {k}"))
-
-    record_forked(track, TrackedStream(track, 0), steps)
+    fork = Fork(track, TrackedStream(track, 0))
+    for k, (stream, waits) in enumerate([(0, ()), (1, (0,)), (0, ()), (0, (1,))]):
+        with fork.step(stream, waits) as queue:
+            log.append((queue.number, f"step {k}"))
+    fork.join()
     assert log == [
         (0, "event 1"),
         *[(0, "step 0"), (0, "event 2")],

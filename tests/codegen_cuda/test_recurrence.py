@@ -185,7 +185,7 @@ def test_a_target_without_architecture_or_device(monkeypatch: pytest.MonkeyPatch
     def none() -> str:
         raise DeviceError("no device")
 
-    monkeypatch.setattr(architecture, "_device_architecture", none)
+    monkeypatch.setattr(architecture, "architecture", none)
     assert not whole_loops(optimize(recurrent(1, 2, 5, 3), {}, "cuda"))
 
 

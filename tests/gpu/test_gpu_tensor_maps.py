@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -75,7 +77,7 @@ def test_maps_of_a_recording_are_exchanged(ahead: bool) -> None:
         for _ in range(2):
             (launch,) = program.launches(first)
             program.launch([launch], stream)
-            made.append(RecordedKernel(stream, launch[3], ahead))
+            made.append(RecordedKernel(stream, ahead))
         return made
 
     graph = LaunchGraph(device.cuda, record, early=ahead)
@@ -87,6 +89,41 @@ def test_maps_of_a_recording_are_exchanged(ahead: bool) -> None:
     device.context.synchronize()
     check(COPY, first, 3)
     check(COPY, second, 1)
+
+
+def test_launches_of_their_own_streams() -> None:
+    """Two streams run kernels of one program at a time; each waits for its own."""
+    device, program = open_device(), loaded(COPY)
+    both = [[device.put(x) for x in COPY.arrays()] for _ in range(2)]
+    streams, calls = [device.cuda.Stream() for _ in both], [program.launches(held) for held in both]
+    for _ in range(50):
+        for stream, call in zip(streams, calls, strict=True):
+            program.launch(call, stream)
+    for stream, held in zip(streams, both, strict=True):
+        stream.synchronize()
+        check(COPY, held, 50)
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["plain", "waiting"])
+def test_timings_are_of_launches_that_run(ahead: bool) -> None:
+    device, program = open_device(), loaded(COPY, ahead)
+    held = [device.put(x) for x in COPY.arrays()]
+    program.run(held)
+    seconds = program.time(held, 10, 3, 0, False, math.inf)
+    assert len(seconds) == 3 and all(0 < x < 1e-3 for x in seconds)
+    given, got, count = [device.get(x) for x in held]
+    np.testing.assert_array_equal(got, COPY.want(given))
+    assert count[0] > 30
+
+
+def test_kernels_that_are_gone_leave_others_alone() -> None:
+    device, kept = open_device(), loaded(COPY)
+    held = [device.put(x) for x in COPY.arrays()]
+    for _ in range(20):
+        loaded(COPY).run(held)
+        gc.collect()
+    kept.run(held)
+    check(COPY, held, 21)
 
 
 def test_an_address_that_the_driver_refuses() -> None:
