@@ -6,17 +6,18 @@
              for j of the box, i: place[i, j] = f(d[j, i, v])                       swizzled
              all threads meet; one of them has the box stored
 
-Two boxes of a group are in shared memory, one of which is stored while the other one is filled.  What lies beyond the
-edge of the result is not stored, and must be just what the kernel does not store.
+Two boxes of a group are in shared memory, one of which is stored while the other one is filled.  Where lines do not
+divide the columns, the last box begins earlier, and some columns are stored twice.  What lies beyond the edge of the
+result is not stored, and must be just what the kernel does not store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd
 
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, index_xor, logical_and
+from te_lite.expr.lanes import ceildiv
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import substitute, walk
 from te_lite.loops.stmt import Buffer, For, ForKind, If, Stmt, Store, seq
@@ -34,13 +35,14 @@ LEAST_LINE = 64
 
 @dataclass(frozen=True)
 class Group:
-    """Groups of warps: the number of a warp and of a lane, how many groups there are, and the variables of loops
-    `around` all their work."""
+    """Groups of warps: the number of a warp and of a lane, how many groups there are, the variables of loops `around`
+    all their work, and that of the loop over parts of the result, if there is one."""
 
     warp: Var
     lane: Var
     count: int
     around: frozenset[Var]
+    part: Var | None
 
     @property
     def number(self) -> Expr:
@@ -68,9 +70,8 @@ class Epilogue:
 
     @property
     def line(self) -> int:
-        """Columns of a box."""
-        nbytes = BYTES[self.store.buffer.dtype]
-        return gcd(self.columns * nbytes, GROUP_ROW_BYTES) // nbytes
+        """Columns of a box: a power of two."""
+        return min(1 << self.columns.bit_length() - 1, GROUP_ROW_BYTES // BYTES[self.store.buffer.dtype])
 
 
 def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] | None:
@@ -81,24 +82,25 @@ def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] |
         return None
     store, line, dtype = found.store, found.line, found.store.buffer.dtype
     place = Buffer("boxes", dtype, (group.count * PLACES, ROWS, line), "shared")
-    count = found.columns // line
+    count = ceildiv(found.columns, line)
     number, tile = Var("box"), Var(found.across.var.name)
     ranges.bind(number, 0, count - 1)
     ranges.bind(tile, 0, line // TILE - 1)
-    env = {found.across.var: binary("+", binary("*", number, line // TILE), tile)}
+    first_tile = binary("min", binary("*", number, line // TILE), (found.columns - line) // TILE)
+    env = {found.across.var: binary("+", first_tile, tile)}
     value, *asked = [ranges.simplify(substitute(e, env)) for e in (store.value, *found.inside)]
     inside = asked if any(b.storage != "local" for b in _read(value)) else []  # what is not stored may be anything
-    own = binary("+", binary("*", group.number, PLACES), binary("%", number, PLACES))
+    turn = number if group.part is None else binary("+", binary("*", group.part, count), number)
+    own = binary("+", binary("*", group.number, PLACES), binary("%", turn, PLACES))
     to = Store(place, ranges.simplify(_place(own, group, found, tile, line, dtype)), value)
     pair = replace(found.pair, body=If(logical_and(*inside), to) if inside else to)
     fill = For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
     first = ranges.simplify(binary("*", own, ROWS * line))
-    at = [*box.start[:-1], ranges.simplify(binary("+", box.start[-1], binary("*", number, line)))]
+    at = [*box.start[:-1], ranges.simplify(binary("+", box.start[-1], binary("*", first_tile, TILE)))]
     box = replace(box, start=(), extents=(*box.extents[:-1], line))
     stored = BoxStore(f"box_store_{len(at)}d", (BufferLoad(place, first), *at[::-1]), box=box)
     meet = RingCall("group_meets", (group.number,))
-    wait = RingCall("boxes_read", (), 0 if count % PLACES else PLACES - 1)
-    body = seq(group.once(wait), meet, fill, meet, group.once(stored))
+    body = seq(group.once(RingCall("boxes_read", (), PLACES - 1)), meet, fill, meet, group.once(stored))
     return For(number, count, ForKind.UNROLLED, body), place
 
 

@@ -58,7 +58,7 @@ def box_of(
     alone = {v: as_expr(0) for v, n in loops.items() if n == 1}
     loops = {v: n for v, n in loops.items() if n > 1}
     inside, index = [substitute(e, alone) for e in inside], substitute(index, alone)
-    given = [c for e in inside for c in conjuncts(ranges.simplify(e)) if not isinstance(c, Const)]
+    given = [c for e in inside for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
     terms = list(terms_of(ranges.simplify(index)))
     for view in _views(buffer.shape):
         found = _in_view(buffer, view, terms, given, loops, ranges, around)
@@ -126,7 +126,7 @@ def _in_view(
     bounds = [compare(">=", x, 0) for x in at] + [compare("<", x, n) for x, n in zip(at, view, strict=True)]
     wanted = [c for e in bounds for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
     alike = all(any(_means(x, y, ranges) for y in given) for x in wanted)
-    alike = alike and all(free_vars(y) <= around or any(_means(x, y, ranges) for x in wanted) for y in given)
+    alike = alike and all(set() < free_vars(y) <= around or any(_means(x, y, ranges) for x in wanted) for y in given)
     return Box(buffer, view, tuple(start), tuple(extents), tuple(steps)) if alike else None
 
 

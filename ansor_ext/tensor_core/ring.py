@@ -262,9 +262,10 @@ class _Ring:
     @cached_property
     def group(self) -> Group:
         around = {loop.var for tag, loop in self.nest.loops.items() if tag in BLOCKS}
-        around |= {self.pipe.part.var} if self.pipe.part is not None else set()
+        part = None if self.pipe.part is None else self.pipe.part.var
         lane = self.nest.loops["threadIdx.x"].var
-        return Group(self.warp, lane, self.warps // WARPS, frozenset(around))
+        around |= set() if part is None else {part}
+        return Group(self.warp, lane, self.warps // WARPS, frozenset(around), part)
 
     @cached_property
     def guards(self) -> list[Expr]:

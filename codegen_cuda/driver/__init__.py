@@ -4,6 +4,6 @@ Law: the only folder that runs a compiler of CUDA or opens a device, each when i
 
 In reading order:
 
-    files    toolkit, resources, cache, nvrtc, compile, array_checks, tensor_maps, timing, device, architecture,
-             module, export
+    first    toolkit, resources, cache, nvrtc, compile, array_checks, tensor_maps, timing, device
+    then     architecture, module, export
 """

@@ -300,6 +300,9 @@ RINGS = {
     "half, more tiles than iterations": replace(_RING, tiles=8, out="float16"),
     "half, three tiles": replace(_RING, sizes=(70, 128, 520), tiles=3, blocks_at_once=1),
     "half, with bias": replace(_RING, out="float16", bias=True),
+    "half, columns that are stored twice": replace(
+        _RING, sizes=(150, 240, 200), block=(64, 80, 64), warp=(16, 80), turned=True, out="float16"
+    ),
     "half, one part a block": replace(_RING, blocks_at_once=64),
     "bfloat16": replace(_RING, name="wgmma_k16_bf16_f32", sizes=(64, 128, 192)),
     "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(128, 48, 128), warp=(16, 48),

@@ -85,7 +85,7 @@ def test_nvrtc_keeps_sums_in_registers(name: str) -> None:
 
 
 def test_results_are_stored_in_boxes_where_lines_are_long() -> None:
-    narrow = replace(RINGS["half, both factors along the terms"], out="float16")
+    narrow = replace(HALF, turned=True, block=(64, 16, 64), warp=(16, 16), out="float16")
     for program, boxes in ((HALF, True), (replace(HALF, out="float16"), True), (narrow, False)):
         source = emit(lowered(program)).source
         assert ("box_store_2d" in source) == boxes

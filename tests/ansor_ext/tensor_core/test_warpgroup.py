@@ -35,7 +35,10 @@ REFUSED = {
     "warps with columns of their own": (replace(HALF, block=(64, 64, 64), warp=(32, 32)), "from a multiple of 1024 on"),
     "a tile that is not swizzled": (replace(HALF, swizzled=False), "swizzled rows of 128 bytes"),
     "rows of 64 bytes": (replace(HALF, block=(64, 64, 32)), "must cover 128 bytes of terms"),
-    "columns that follow each other in memory": (replace(HALF, turned=False), "not transposed"),
+    "lines of more than 128 bytes": (
+        replace(HALF, turned=False, sizes=(128, 128, 160), block=(64, 128, 64), warp=(16, 128)),
+        "from a multiple of",
+    ),
     "fragments one by one": (replace(HALF, pairs=False), "two tiles at a time"),
 }
 
