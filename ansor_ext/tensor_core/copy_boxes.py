@@ -30,13 +30,17 @@ FACTORS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Box:
-    """`extents` elements of `buffer`, seen as an array of `view` extents, from `start` on, every `steps`-th of them."""
+    """`extents` elements of `buffer`, seen as an array of `view` extents, from `start` on, every `steps`-th of them.
+
+    Floats may be rounded to the `nearest` TF32 number on their way.
+    """
 
     buffer: Buffer
     view: tuple[int, ...]
     start: tuple[Expr, ...]
     extents: tuple[int, ...]
     steps: tuple[int, ...]
+    nearest: bool = False
 
 
 def can_be_told(box: Box) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from codegen_cuda.emission.kernel_parts import TensorCores
-from codegen_cuda.program.cuda_program import KernelNest, TensorMap
+from codegen_cuda.program.cuda_program import TFLOAT32, KernelNest, TensorMap
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad
 from te_lite.expr.visit import walk
@@ -25,8 +25,8 @@ from .wgmma_text import FENCE, FENCE_HELPER
 def tensor_map(box: Box, buffers: Sequence[Buffer]) -> TensorMap:
     """What the copy engine is told of the array of a box."""
     nbytes = box.extents[-1] * BYTES[box.buffer.dtype]
-    swizzle = nbytes if nbytes > CHUNK_BYTES else 0
-    return TensorMap(buffers.index(box.buffer), box.buffer.dtype, box.view, box.extents, box.steps, swizzle)
+    swizzle, dtype = nbytes if nbytes > CHUNK_BYTES else 0, TFLOAT32 if box.nearest else box.buffer.dtype
+    return TensorMap(buffers.index(box.buffer), dtype, box.view, box.extents, box.steps, swizzle)
 
 
 class CudaTensorCores(TensorCores):

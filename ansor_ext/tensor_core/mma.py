@@ -18,6 +18,9 @@ product are the factor of the next where they are.  Elements of two bytes lie so
 One record stands for more than one instruction: `m16n8k8_tf32x3_f32` multiplies floats of which each is the sum of two
 TF32 parts, by three instructions of TF32 and one addition in float32.
 
+`..._nearest` is an instruction whose floats were rounded to the nearest TF32 number before it reads them: on their way
+to shared memory, by the copy engine (`ring.py`), which is the only place where it is.
+
 `matrix_load` is `ldmatrix`, which brings fragments from shared memory.
 """
 
@@ -43,7 +46,7 @@ class Element:
     """A type of elements as PTX names it: the dtype that programs keep it in, its bytes.
 
     Of a float the instruction reads the sign, the exponent and the `fraction` highest bits of the fraction; one of two
-    `parts` becomes two such numbers in registers.
+    `parts` becomes two such numbers in registers.  One that is rounded to the `nearest` such number comes so.
     """
 
     ptx: str
@@ -51,6 +54,7 @@ class Element:
     nbytes: int
     fraction: int = 0
     parts: int = 1
+    nearest: bool = False
 
     @property
     def name(self) -> str:
@@ -65,6 +69,7 @@ class Element:
 
 TF32 = Element("tf32", "float32", 4, 10)
 TF32X3 = Element("tf32", "float32", 4, 10, parts=2)
+TF32_NEAREST = Element("tf32", "float32", 4, 10, nearest=True)
 F16 = Element("f16", "float16", 2, 10)
 BF16 = Element("bf16", "bfloat16", 2, 7)
 F32 = Element("f32", "float32", 4, 23)
@@ -94,7 +99,8 @@ class Mma:
     def name(self) -> str:
         """`m16n8k16_f16_f32`: sizes, elements, sums; `wgmma_k16_f16_f32` of warps in groups."""
         sizes = f"m{self.m}n{self.n}k{self.k}" if self.warps == 1 else f"wgmma_k{self.k}"
-        return f"{sizes}_{self.element.name}_{self.sum.name}{'_chained' if self.chained else ''}"
+        how = "_chained" if self.chained else "_nearest" if self.element.nearest else ""
+        return f"{sizes}_{self.element.name}_{self.sum.name}{how}"
 
     @property
     def of_parts(self) -> Mma:
@@ -164,7 +170,7 @@ MMA = {
                         _mma(16, F16, F16), _mma(32, S8, S32),
                         _chained(8, TF32, F32), _chained(8, TF32X3, F32),
                         _wgmma(8, TF32, F32), _wgmma(16, F16, F32), _wgmma(16, BF16, F32), _wgmma(32, S8, S32),
-                        _wgmma(8, TF32X3, F32))
+                        _wgmma(8, TF32X3, F32), _wgmma(8, TF32_NEAREST, F32))
 }  # fmt: skip
 """The instructions by name."""
 

@@ -11,6 +11,9 @@ What has 11 bits stays as it is.  Of groups of warps the tensor cores read B the
 added to A.  (Rounding to the nearest takes two instructions instead of a multiplication, since
 adding half a unit to the bits of a NaN may give a number.)
 
+The copy engine rounds to the nearest on its way, ties to even, what is finite: `nearest` operands are off by 2^-11 of
+the value at most, below 2^-126 by 2^-137, and overflow from 2^128 - 2^116 on.
+
 Elements of two parts: x = big + small, the nearest TF32 value and what TF32 reads of the rest, which is off by 2^-23 of
 x at most.  Three instructions add up, in this order, and to zero
 
@@ -92,6 +95,8 @@ def parts(element: Element, values: Any, centre: float = CENTRE) -> tuple[Any, .
     """What a tensor core reads of operands, an array of the element's dtype: one number each, or a big and a small."""
     if element.dtype != F32.dtype:
         return (values,)
+    if element.nearest:
+        return (read(element, _nearest_even(element, values)),)
     if element.parts == 1:
         return (read(element, values * np.float32(centre)),)
     big = _nearest(element, np.fmin(np.fmax(values, -np.float32(BIG)), np.float32(BIG)))
@@ -102,6 +107,13 @@ def _nearest(element: Element, values: Any) -> Any:
     """The nearest numbers that are read as they are, ties away from zero."""
     half = np.uint32(1 << F32.fraction - element.fraction - 1)
     return read(element, (values.view(np.uint32) + half).view(np.float32))
+
+
+def _nearest_even(element: Element, values: Any) -> Any:
+    """The nearest numbers that are read as they are, ties to an even one; infinities and NaN stay as they are."""
+    bits, hidden = np.asarray(values).view(np.uint32), F32.fraction - element.fraction
+    even = np.uint32((1 << hidden - 1) - 1) + (bits >> hidden & 1)
+    return np.where(np.isfinite(values), bits + even, bits).view(np.float32)
 
 
 def read(element: Element, values: Any) -> Any:

@@ -76,7 +76,7 @@ def roles_of(
     stage = state.stages[k]
     if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
         return None
-    op = _instruction(target, stage.compute.body[0], groups)
+    op = _instruction(target, stage.compute.body[0], groups, ring)
     if op is None:
         return None
     reads = factors_read(state, k)
@@ -103,7 +103,7 @@ def _suits_ring(state: State, roles: Roles, extents: Sequence[int]) -> bool:
     rows = [state.stages[f.stage].op.output().shape[-1] * nbytes for f in factors]
     along = all(f.last == f.terms or (f.last == f.side and nbytes == 2) for f in factors)
     plain = not any(f.reindexed or state.stages[f.stage].where == INLINED for f in factors)
-    return along and plain and all(n % ROW_BYTES == 0 for n in rows) and roles.op.element.dtype != "float32"
+    return along and plain and all(n % ROW_BYTES == 0 for n in rows)
 
 
 def _roles(
@@ -153,8 +153,9 @@ def _reindexed(state: State, stage: int, reader: int, side: int, terms: int) -> 
     return Factor(stage, found.index(side), found.index(terms), len(found) - 1, True) if whole else None
 
 
-def _instruction(target: Target, body: Expr, groups: bool) -> Mma | None:
-    """The instruction, of groups of warps or of single ones, that sums up the products of a reduction."""
+def _instruction(target: Target, body: Expr, groups: bool, ring: bool) -> Mma | None:
+    """The instruction, of groups of warps or of single ones, that sums up the products of a reduction; floats are
+    rounded to the nearest in a ring, and nowhere else."""
     if (
         not isinstance(body, Reduce)
         or body.combiner.name != "sum"
@@ -165,7 +166,8 @@ def _instruction(target: Target, body: Expr, groups: bool) -> Mma | None:
     loads = [x for x in walk(body.sources[0]) if isinstance(x, Load)]
     for op in MMA.values():
         fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
-        fits = fits and (op.element.dtype != "float32" or op.element.name == ELEMENTS.get(target.precision))
+        asked = op.element.name == ELEMENTS.get(target.precision) and op.element.nearest == ring
+        fits = fits and (op.element.dtype != "float32" or asked)
         fits = fits and (op.warps > 1) == groups and _has(target, op) and not body.init
         if fits and any(same(body.sources[0], product(op, x, y)) for x, y in (loads, loads[::-1])):
             return op

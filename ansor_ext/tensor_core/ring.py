@@ -12,7 +12,8 @@ through with it; each opens once every S iterations, in phase t / S, of which a 
 product goes on while the next one begins, so a tile is released an iteration later.  If a block computes several parts
 of the result in a loop, t goes on from one to the next, and tiles of the next part arrive during the epilogue.
 
-What is copied before the loop must be what iterations would copy; a kernel of another form is refused.
+What is copied before the loop must be what iterations would copy; a kernel of another form is refused.  Floats are
+rounded to the nearest TF32 number on their way where the product reads them so (`mma_meaning.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from codegen_cuda.program.cuda_program import KernelNest
+from codegen_cuda.program.cuda_program import KernelNest, loads_in
 from codegen_cuda.program.errors import EmitError
 from te_lite.bounds.loop_scope import BLOCKS
 from te_lite.errors import require
@@ -172,7 +173,8 @@ def _check(pipe: Pipe, fetch: If, before: Sequence[Fetch], ranges: Simplifier) -
     """All other statements must be of threads that multiply; tiles hold what iterations fetch, where they read it."""
     ahead, var = pipe.tiles - 1, pipe.loop.var
     rest = [x for s in (*pipe.clear, *pipe.last) for x in stmts_of(s)]
-    shared = {b for s in rest for b in stored_in(s) if b.storage == "shared"}
+    used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
+    shared = [b for b in used if b.storage == "shared"]
     _refuse(not shared and not any(isinstance(x, Barrier) for x in rest), "nothing else may go through shared memory")
     more = compare("<", binary("+", var, ahead), pipe.loop.extent)
     count = {f.tile.shape[0] for f in pipe.fetches}
@@ -338,7 +340,8 @@ class _Ring:
         """A box for each line of its rows."""
         columns = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
         rows = f.tile.size // f.tile.shape[0] // f.box.extents[-1]
-        box = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns))
+        nearest = self.pipe.product.op.element.nearest
+        box = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns), nearest=nearest)
         for k in range(f.box.extents[-1] // columns):
             at = [*f.box.start[:-1], self.ranges.simplify(binary("+", f.box.start[-1], k * columns))]
             to = BufferLoad(f.tile, self.ranges.simplify(binary("+", f.first, k * rows * columns)))

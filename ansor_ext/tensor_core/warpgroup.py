@@ -100,6 +100,8 @@ def in_groups(nest: KernelNest) -> KernelNest:
     rewritten = _rewritten(nest.body, nest, threads, ranges)
     if by_engine(rewritten):
         return in_ring(replace(nest, body=rewritten))
+    rounded = [s for s in stmts_of(rewritten) if isinstance(s, WarpMultiply) and s.op.element.nearest]
+    require(not rounded, EmitError, "wgmma", "only the copy engine rounds floats to the nearest on their way")
     made = replace(nest, body=_fetched_behind(_going_on(with_rows_ahead(rewritten, ranges), ranges)))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"
@@ -277,9 +279,10 @@ class _Steps:
 
     def _tile_of_rows(self, a: Buffer, steps: int, turned: bool) -> BufferLoad | None:
         """Where the tile of A of a group begins, if `ldmatrix` reads it in a layout that the tensor cores know: rows of
-        memory are rows of A or, `turned`, terms.  None where it does not, and for floats, which are multiplied on their
+        memory are rows of A or, `turned`, terms.  None where it does not, and for floats that are multiplied on their
         way by what makes up for the bits that are cut off (`mma_meaning.py`)."""
-        if self.op.element.dtype == F32.dtype or (turned and self.op.element.nbytes != 2):
+        element = self.op.element
+        if (element.dtype == F32.dtype and not element.nearest) or (turned and element.nbytes != 2):
             return None
         group, part = Var("group"), Var("warp")
         self.ranges.bind(group, 0, self.groups - 1)

@@ -15,9 +15,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
-from te_lite.expr.dtype import BYTES
-
-from ..program.cuda_program import MAP_TYPES, SWIZZLES, TensorMap
+from ..program.cuda_program import MAP_BYTES, MAP_TYPES, SWIZZLES, TensorMap
 from ..program.errors import DeviceError
 
 Numbers = tuple[int, ...]
@@ -30,7 +28,7 @@ def map_numbers(m: TensorMap) -> tuple[int, int, Numbers, Numbers, Numbers, Numb
     the innermost one, the box, and the steps; the number of the swizzle.
     """
     extents = m.extents[::-1]
-    strides = tuple([BYTES[m.dtype] * n for n in accumulate(extents[:-1], mul)])
+    strides = tuple([MAP_BYTES[m.dtype] * n for n in accumulate(extents[:-1], mul)])
     return MAP_TYPES[m.dtype], len(extents), extents, strides, m.box[::-1], m.steps[::-1], SWIZZLES[m.swizzle]
 
 

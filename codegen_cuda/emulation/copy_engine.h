@@ -14,7 +14,7 @@ struct TensorMap {  // as emulated_maps.py writes it, in place of a CUtensorMap
   uint32_t extent[5];
   uint64_t stride[4];  // in bytes, of all axes but the innermost one
   uint16_t box[5];
-  uint8_t step[5];
+  uint8_t step[5], rounds;  // 1: floats to TF32
 };
 inline const uint32_t MAGIC = 0x50414d54;
 inline const size_t MAP_BYTES = 128;
@@ -62,7 +62,7 @@ struct Transfer {
   uintptr_t pc;
   uint32_t time;   // of a store: when it was asked for
   unsigned group;  // of a store
-  bool read;
+  bool read, rounds;
   std::vector<char> data;
 };
 
@@ -109,14 +109,20 @@ inline const TensorMap &map_at(const void *map, int rank, int line) {
   return m;
 }
 
-inline Transfer transfer(const std::vector<Piece> &pieces, uintptr_t shared, size_t bytes, uintptr_t pc) {
-  return {pieces, shared, bytes, here.thread, pc, 0, 0, false, {}};
+inline Transfer transfer(const std::vector<Piece> &p, uintptr_t shared, size_t bytes, uintptr_t pc, bool rounds = 0) {
+  return {p, shared, bytes, here.thread, pc, 0, 0, false, rounds, {}};
 }
 
 inline size_t box_bytes(const TensorMap &m) {
   size_t bytes = m.bytes;
   for (int k = 0; k < m.rank; ++k) bytes *= count_of(m, k);
   return bytes;
+}
+
+// To the nearest TF32 number, ties to even; infinities and NaN stay as they are.
+inline void round_floats(uint32_t *x, size_t count) {
+  for (; count--; ++x)
+    if (~*x & 0x7f800000) *x = (*x + 0xfff + (*x >> 13 & 1)) & ~0x1fffu;
 }
 
 inline void load(int line, Transfer job, void *at, unsigned alignment) {
@@ -138,6 +144,7 @@ inline void load(int line, Transfer job, void *at, unsigned alignment) {
     for (const Piece &p : job.pieces) {
       touch(p.global, p.bytes, false, job.thread, job.pc);
       memcpy((void *)p.shared, (const void *)p.global, p.bytes);
+      if (job.rounds) round_floats((uint32_t *)p.shared, p.bytes / 4);
     }
     for (size_t i = first; i < end; ++i) r.cells[i].write_time = now, r.cells[i].writer = (uint16_t)(COPIED + slot);
   });
@@ -221,7 +228,7 @@ inline Transfer row_of(uintptr_t global, uintptr_t shared, unsigned bytes, uintp
 extern "C" {
 void emu_box_load(int line, const void *map, const int *at, int rank, void *to, void *barrier) {
   const TensorMap &m = map_at(map, rank, line);
-  load(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER), barrier, 128);
+  load(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER, m.rounds), barrier, 128);
 }
 // Boxes are loaded from before a tensor, as they are from behind it; of a store an H200 makes an illegal instruction.
 void emu_box_store(int line, const void *map, const int *at, int rank, void *from) {

@@ -11,23 +11,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..program.cuda_program import SWIZZLES
+from ..program.cuda_program import MAP_BYTES, SWIZZLES, TFLOAT32, TensorMap
 
 MAGIC = 0x50414D54
 MOST_AXES = 5
 
 
+def map_of(m: TensorMap, number: int) -> np.void:
+    """The map that a program says, of the array of this `number`."""
+    array = np.empty(m.extents, f"V{MAP_BYTES[m.dtype]}")  # addressed, and never read
+    return tensor_map(array, number, m.box, m.swizzle, m.steps, rounds=m.dtype == TFLOAT32)
+
+
 def tensor_map(
-    array: np.ndarray, number: int, box: Sequence[int], swizzle: int = 0, steps: Sequence[int] = (), offset: int = 0
-) -> np.void:
+    array: np.ndarray, number: int, box: Sequence[int], swizzle: int = 0, steps: Sequence[int] = (), offset: int = 0,
+    rounds: bool = False,
+) -> np.void:  # fmt: skip
     """The map of boxes of `array`, the array of this `number`, `offset` bytes behind its start.
 
     `box` is in the order of the array's axes, as are `steps` between elements; `swizzle` is in bytes.
+    One that `rounds` fetches floats as the nearest TF32 numbers.
     """
-    axes = array.ndim
-    fill = (1,) * (MOST_AXES - axes)
-    rows = [*array.strides[-2::-1], *[0] * (MOST_AXES - axes)] if axes > 1 else [0] * (MOST_AXES - 1)
-    numbers = (*array.shape[::-1], *fill), rows, (*box[::-1], *fill), (*(steps or (1,) * axes)[::-1], *fill)
+    axes, left = array.ndim, MOST_AXES - array.ndim
+    boxes = *box[::-1], *[1] * left, *(steps or (1,) * axes)[::-1], *[1] * left
+    numbers = *array.shape[::-1], *[1] * left, *array.strides[-2::-1], *[0] * left, *boxes, rounds
     head = MAGIC, number, offset, array.itemsize, axes, SWIZZLES[swizzle], 0
-    made: np.void = np.void(struct.pack("<IIQBBBB5I4Q5H5B41x", *head, *[x for part in numbers for x in part]))
+    made: np.void = np.void(struct.pack("<IIQBBBB5I4Q5H5BB40x", *head, *numbers))
     return made

@@ -24,7 +24,7 @@ from te_lite.loops.names import identifier
 
 from ..program.cuda_program import CudaProgram
 from . import emulator_build as build
-from .emulated_maps import tensor_map
+from .emulated_maps import map_of
 from .emulator_report import EmulatorError, Report, read_answer
 
 Shape = tuple[int, ...]
@@ -69,8 +69,7 @@ def run(
     """
     text = source if isinstance(source, str) else source.source
     memories = [Memory(f"argument_{i}", a, True) for i, a in enumerate(args)]
-    shapes = [_three(x) for x in (grid, block)]
-    launch = Launch(kernel, shapes[0], shapes[1], tuple(range(len(args))), dynamic_shared_bytes)
+    launch = Launch(kernel, _three(grid), _three(block), tuple(range(len(args))), dynamic_shared_bytes)
     return run_launches(text, [launch], memories, check, timeout)
 
 
@@ -85,19 +84,14 @@ def run_program(program: CudaProgram, args: Sequence[np.ndarray], check: bool = 
         require(fits, EmulatorError, buffer.name, "an array of the buffer's dtype and size",
                 dtype=str(array.dtype), size=array.size)  # fmt: skip
     memories = [Memory(b.name, a, True) for b, a in zip(program.args, args, strict=True)]
-    memories += [Memory(b.name, _poisoned(b.size, b.dtype), False) for b in program.scratch]
+    poisoned = [np.full(b.size * np.dtype(b.dtype).itemsize, 255, np.uint8).view(b.dtype) for b in program.scratch]
+    memories += [Memory(b.name, x, False) for b, x in zip(program.scratch, poisoned, strict=True)]
     launches = []
     for k in program.kernels:
-        views = [np.empty(m.extents, memories[m.argument].value.dtype) for m in k.maps]  # addressed, and never read
-        numbers = range(len(memories), len(memories) + len(views))
-        made = [tensor_map(x, m.argument, m.box, m.swizzle, m.steps) for x, m in zip(views, k.maps, strict=True)]
-        memories += [Memory("map", x, True) for x in made]
+        numbers = range(len(memories), len(memories) + len(k.maps))
+        memories += [Memory("map", map_of(m, m.argument), True) for m in k.maps]
         launches.append(Launch(k.name, k.grid, k.block, (*numbers, *k.arguments), k.dynamic_bytes))
     return run_launches(program.source, launches, memories, check, timeout)
-
-
-def _poisoned(size: int, dtype: str) -> np.ndarray:
-    return np.full(size * np.dtype(dtype).itemsize, 255, np.uint8).view(dtype)
 
 
 def _three(shape: int | Shape) -> Shape:

@@ -44,22 +44,25 @@ REGISTER_BYTES = 4
 VECTOR_BYTES = 16
 
 
+TFLOAT32 = "tfloat32"
+"""Of a map of float32: what it fetches is rounded to the nearest TF32 number."""
 MAP_TYPES = {dtype: 0 for dtype, size in BYTES.items() if size == 1} | {
     "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
-    "float64": 8, "bfloat16": 9,
+    "float64": 8, "bfloat16": 9, TFLOAT32: 11,
 }  # fmt: skip
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-"""`CUtensorMapDataType` by dtype, `CUtensorMapSwizzle` by bytes."""
+MAP_BYTES = BYTES | {TFLOAT32: 4}
+"""`CUtensorMapDataType` by dtype, `CUtensorMapSwizzle` by bytes, and the bytes of an element by dtype."""
 
 
 @dataclass(frozen=True)
 class TensorMap:
     """What the copy engine (from sm_90 on) is told of an array of a program, and of the boxes that it copies.
 
-    `argument` is the array's position in the program's `buffers`, `dtype` that of its elements.  The rest is in the
-    order of its axes, outermost first: its `extents` as it is addressed, row-major and contiguous, maybe otherwise than
-    its shape; those of a `box`, at most 256, of which each `steps`th element is copied, at most 8.  The lines of a box
-    in shared memory are swizzled over so many bytes, 32, 64 or 128, or 0: not at all.
+    `argument` is the array's position in the program's `buffers`, `dtype` that of its elements, or `TFLOAT32`.  The
+    rest is in the order of its axes, outermost first: its `extents` as it is addressed, row-major and contiguous, maybe
+    otherwise than its shape; those of a `box`, at most 256, of which each `steps`th element is copied, at most 8.  The
+    lines of a box in shared memory are swizzled over so many bytes, 32, 64 or 128, or 0: not at all.
     """
 
     argument: int

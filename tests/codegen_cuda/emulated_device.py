@@ -21,7 +21,7 @@ from codegen_cuda.driver.array_checks import ARRAY_CHECKS, LARGE_CHECKS, ArrayCh
 from codegen_cuda.driver.device import CudaDevice, DeviceArray, DeviceProgram, cubin_file
 from codegen_cuda.driver.timing import FirstCall
 from codegen_cuda.emission.emit import emit
-from codegen_cuda.emulation.emulated_maps import tensor_map
+from codegen_cuda.emulation.emulated_maps import map_of
 from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
 from codegen_cuda.program.cuda_program import TensorMap
 from codegen_cuda.program.facts import program_facts
@@ -76,7 +76,7 @@ class EmulatedFunction:
         for kind, x, m in zip(self.types, given, maps, strict=True):
             arguments.append(arrays.index(x) if kind == "P" else len(memories))
             if kind != "P":
-                value = SCALARS[kind](x) if m is None else _seen_by_map(m[0], arrays.index(m[1]))
+                value = SCALARS[kind](x) if m is None else map_of(m[0], arrays.index(m[1]))
                 memories.append(Memory(f"m{len(memories)}", value, True))
         launch = Launch(self.name, (*grid, 1)[:3], block, tuple(arguments), shared_size)
         run_launches(self.source, [launch], memories, check=True, timeout=120)
@@ -89,10 +89,6 @@ class EmulatedMapKernel(EmulatedFunction):
         kinds = [MAP if isinstance(x, bytes) else "P" if x in self.cuda.memory else "Q" for x in given]
         self.prepare("".join(kinds))
         super().prepared_async_call(grid, block, stream, *given, shared_size=shared_size)
-
-
-def _seen_by_map(m: TensorMap, array: int) -> np.void:
-    return tensor_map(np.empty(m.extents, m.dtype), array, m.box, m.swizzle, m.steps)
 
 
 class EmulatedDevice(CudaDevice):

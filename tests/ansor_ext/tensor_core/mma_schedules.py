@@ -16,6 +16,13 @@ def multiplied(op: Mma, a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
     return [np.sum([x.astype("float64") for x in parts], axis=0) for parts in operands(op, a, b)]
 
 
+def nearest_tf32(x: np.ndarray) -> np.ndarray:
+    """The nearest number with a significand of 11 bits, or below 2^-126 a multiple of 2^-136, ties to an even one."""
+    with np.errstate(all="ignore"):
+        unit = np.ldexp(1.0, np.maximum(np.frexp(x.astype("float64"))[1], -125) - 11)
+        return np.where(np.isfinite(x), np.rint(x / unit) * unit, x).astype("float32")
+
+
 def left_out(element: Element) -> float:
     """How far a sum of products is off, of the sum of their sizes, before it is rounded.
 
@@ -289,6 +296,7 @@ class Ring(Tiled):
 
 
 _RING = Ring("wgmma_k16_f16_f32", (150, 136, 200), (64, 64, 64), (16, 64), tiles=4, matrices="ab", pairs=True)
+_TF32_RING = replace(_RING, name="wgmma_k8_tf32_f32_nearest", block=(64, 64, 32), turned=True)
 RINGS = {
     "half": _RING,
     "half, both factors along the terms": replace(_RING, turned=True, block=(64, 48, 64), warp=(16, 48)),
@@ -307,5 +315,12 @@ RINGS = {
     "bfloat16": replace(_RING, name="wgmma_k16_bf16_f32", sizes=(64, 128, 192)),
     "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(128, 48, 128), warp=(16, 48),
                     turned=True, out="int32"),
+    "tf32": _TF32_RING,
+    "tf32, two groups": replace(_TF32_RING, sizes=(200, 264, 300), block=(128, 128, 32), warp=(16, 128)),
+    "tf32, two groups, registers shared out": replace(
+        _TF32_RING, sizes=(130, 256, 68), block=(128, 256, 32), warp=(16, 256), tiles=2
+    ),
+    "tf32, one part a block": replace(_TF32_RING, sizes=(70, 96, 164), block=(64, 48, 32), warp=(16, 48),
+                                      blocks_at_once=64, bias=True),
 }  # fmt: skip
 """Programs whose tiles are a ring."""

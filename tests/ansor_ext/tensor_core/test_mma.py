@@ -17,7 +17,7 @@ from ansor_ext.tensor_core.mma_meaning import execute, gathered, meaning, multip
 from te_lite.bounds.loop_scope import LANES
 from te_lite.errors import ScheduleError
 from te_lite.meaning.interp import run
-from tests.ansor_ext.tensor_core.mma_schedules import left_out, multiplied
+from tests.ansor_ext.tensor_core.mma_schedules import left_out, multiplied, nearest_tf32
 
 # The maps once more, copied from the formulas of the PTX manual (groupID = lane >> 2, threadID_in_group = lane % 4),
 # "Matrix Fragments for mma.m16n8k8", ".m16n8k16" and ".m16n8k32": row and column of value i of a lane.
@@ -72,7 +72,7 @@ def test_the_maps_are_those_of_the_manual() -> None:
         "m16n8k8_tf32_f32", "m16n8k8_tf32x3_f32", "m16n8k16_f16_f32", "m16n8k16_bf16_f32", "m16n8k16_f16_f16",
         "m16n8k32_s8_s32", "m16n8k8_tf32_f32_chained", "m16n8k8_tf32x3_f32_chained",
         "wgmma_k8_tf32_f32", "wgmma_k16_f16_f32", "wgmma_k16_bf16_f32", "wgmma_k32_s8_s32",
-        "wgmma_k8_tf32x3_f32",
+        "wgmma_k8_tf32x3_f32", "wgmma_k8_tf32_f32_nearest",
     }  # fmt: skip
     assert all(agrees(op) for op in MMA.values())
     assert mma("m16n8k16_f16_f32").ptx == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -200,6 +200,22 @@ def test_tf32_loses_nothing_on_average() -> None:
     assert abs(centred.mean()) < 0.02 * 2.0**-10 and cut.mean() < -0.3 * 2.0**-10
     half = np.array([1.5, -2.0], np.float16)
     assert parts(mma("m16n8k16_f16_f32").element, half)[0] is half
+
+
+def test_nearest_floats_are_rounded_to_even() -> None:
+    """Ties, denormal numbers and the largest ones, too; what is not finite stays, also a NaN all of whose bits are
+    set."""
+    element, rng = mma("wgmma_k8_tf32_f32_nearest").element, np.random.default_rng(6)
+    drawn = rng.integers(0, 1 << 32, 100_000, np.uint64).astype(np.uint32)
+    ties = drawn[:10_000] & 0xFFFFF000
+    edges = [0, 1 << 31, 1, 0xFFF, 0x1000, 0x1001, 0x3000, 0x7FF000, 0x7F7FEFFF, 0x7F7FF000, 0xFF7FFFFF, 0x7F800000]
+    bits = np.concatenate([drawn, ties, ties + 1, ties - 1, np.array(edges, np.uint32)])
+    x = bits.view("float32")
+    x = np.concatenate([x[~np.isnan(x)], np.array([0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF], np.uint32).view("float32")])
+    (got,) = parts(element, x)
+    assert np.array_equal(got, nearest_tf32(x), equal_nan=True) and np.array_equal(np.signbit(got), np.signbit(x))
+    assert np.array_equal(read(element, got), got, equal_nan=True)
+    assert np.isinf(got).sum() > np.isinf(x).sum() and (ties != nearest_tf32(ties.view("float32")).view("u4")).any()
 
 
 def test_integer_sums_wrap() -> None:

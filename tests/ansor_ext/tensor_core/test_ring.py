@@ -21,7 +21,7 @@ from te_lite.expr.visit import transform
 from te_lite.loops.stmt import Barrier, For, If, Stmt, Store, bodies, seq, stmts_of, with_bodies
 from te_lite.meaning.interp import run
 from te_lite.schedule.step import from_json, to_json
-from tests.ansor_ext.tensor_core.mma_schedules import RINGS, Ring
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, RINGS, Ring, nearest_tf32
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
@@ -37,11 +37,12 @@ def lowered(program: Ring) -> te.LoweredFunc:
 
 
 def arrays_of(program: Ring) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Random inputs, a poisoned output, and how far it may be off the exact result with the result behind it."""
+    """Random inputs, a poisoned output, the exact result of what is read of them, and how far the output may be off."""
     rng = np.random.default_rng(0)
     a, b = program.inputs(rng)
     z = [rng.standard_normal(program.sizes[1]).astype("float32")] if program.bias else []
-    x, y = [v.astype("float64") for v in (a.T if program.across else a, b.T if program.turned else b)]
+    read = nearest_tf32 if a.dtype == "float32" else np.asarray
+    x, y = [read(v).astype("float64") for v in (a.T if program.across else a, b.T if program.turned else b)]
     exact, size = x @ y + (z[0] if z else 0), np.abs(x) @ np.abs(y) + 8
     unit = ROUNDED[program.op.sum.dtype]
     error = program.sizes[2] // program.op.k * unit * size * 1.01 + ROUNDED[program.out] * np.abs(exact)
@@ -65,7 +66,7 @@ def test_programs(name: str) -> None:
     assert_right(program, lambda arrays: run_program(made, arrays))
 
 
-@pytest.mark.parametrize("name", ["half, with bias", "half, two groups, many columns"])
+@pytest.mark.parametrize("name", ["half, with bias", "half, two groups, many columns", "tf32"])
 @pytest.mark.one_in(2)
 def test_the_interpreter_knows_no_ring(name: str) -> None:
     """What the program means before it is written as roles."""
@@ -91,6 +92,20 @@ def test_results_are_stored_in_boxes_where_lines_are_long() -> None:
         assert ("box_store_2d" in source) == boxes
         (kernel,) = emit(lowered(program)).kernels
         assert len(kernel.maps) == 2 + boxes
+
+
+@emulated
+def test_maps_say_what_is_rounded() -> None:
+    """Both factors, as they are fetched; without it the result would be another one."""
+    program = replace(RINGS["tf32"], sizes=(70, 72, 136))
+    made = emit(lowered(program))
+    (kernel,) = made.kernels
+    assert [m.dtype for m in kernel.maps] == ["tfloat32", "tfloat32", "float32"]
+    arrays, exact, error = arrays_of(program)
+    for of in (0, 1):
+        maps = [replace(m, dtype="float32") if m.argument == of else m for m in kernel.maps]
+        run_program(replace(made, kernels=(replace(kernel, maps=tuple(maps)),)), arrays)
+        assert (np.abs(arrays[-1] - exact) > error).any()
 
 
 def test_blocks_without_work_are_not_launched() -> None:
@@ -134,6 +149,17 @@ def test_what_is_no_ring_is_refused() -> None:
             emit(lowered(program))
     with pytest.raises(EmitError, match="tiles by the copy engine are for groups of warps that multiply"):
         emit(lowered(replace(HALF, name="m16n8k16_f16_f32", block=(64, 64, 32), matrices="", pairs=False)))
+
+
+def test_only_rings_round_floats_to_the_nearest() -> None:
+    """Threads that fetch do not; and a ring has no floats that are centred in registers."""
+    for tiles in (3, 4):
+        program = replace(GROUPS["tf32"], name="wgmma_k8_tf32_f32_nearest", tiles=tiles)
+        tensors = program.tensors()
+        with pytest.raises(EmitError, match="only the copy engine rounds floats to the nearest on their way"):
+            emit(te.lower(program.schedule(tensors), tensors))
+    with pytest.raises(EmitError, match="a kernel must have one loop over pipelined tiles"):
+        emit(lowered(replace(RINGS["tf32"], name="wgmma_k8_tf32_f32")))
 
 
 def changed(s: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt:

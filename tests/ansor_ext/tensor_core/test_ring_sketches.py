@@ -24,11 +24,14 @@ from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import State
+from tests.ansor_ext.tensor_core.mma_schedules import nearest_tf32
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER
 from tests.nonempty import nonempty
 
 TARGET = Target("cuda -model=H200 -arch=sm_90a")
+TF32 = Target("cuda -model=H200 -arch=sm_90a -precision=tf32")
 HARDWARE = HardwareParams(target=TARGET).completed(TARGET)
+UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "int32": 0.0}
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 
 
@@ -86,6 +89,8 @@ CASES = {
     "along, with bias and relu": with_bias_and_relu(product(150, 200, 136, b="nk")),
     "a batch": product(70, 72, 136, b="nk", batch=3),
     "a long sum": product(64, 128, 1024),
+    "tf32": product(150, 136, 200, "float32", b="nk"),
+    "tf32, a batch, with bias and relu": with_bias_and_relu(product(70, 72, 68, "float32", b="nk", batch=2)),
 }
 
 
@@ -100,17 +105,22 @@ def inputs(args: list[Tensor], rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def exact(args: list[Tensor], arrays: list[np.ndarray]) -> np.ndarray:
-    """The result in float64, from the shapes alone."""
-    a, b = [x.astype(np.float64) for x in arrays[:2]]
+    """The result in float64, from the shapes alone; of floats as the copy engine rounds them."""
+    read = nearest_tf32 if arrays[0].dtype == "float32" else np.asarray
+    a, b = [read(x).astype(np.float64) for x in arrays[:2]]
     m, n = [int(x) for x in args[-1].shape[-2:]]
     a = a if a.shape[-2] == m else np.swapaxes(a, -1, -2)
     b = b if b.shape[-1] == n else np.swapaxes(b, -1, -2)
     return a @ b if len(arrays) == 2 else np.maximum(a @ b + arrays[2], 0)
 
 
+def target_of(name: str) -> Target:
+    return TF32 if "tf32" in name else TARGET
+
+
 @cache
 def sketches_of(name: str) -> list[State]:
-    return rings(CASES[name])
+    return rings(CASES[name], target_of(name))
 
 
 @emulated
@@ -118,16 +128,16 @@ def sketches_of(name: str) -> list[State]:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.one_in(12)
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
-    args, rng, found = CASES[name], np.random.default_rng(draw), sketches_of(name)
+    args, rng, found, target = CASES[name], np.random.default_rng(draw), sketches_of(name), target_of(name)
     sketch = found[draw % len(found)]
     points = table(products(sketch)[0], HARDWARE).points
-    space, point = space_of(sketch, TARGET, HARDWARE), points[rng.integers(len(points))]
-    made = emit(te.lower(concrete(home(space), row_of(space, point), TARGET, HARDWARE), args))
+    space, point = space_of(sketch, target, HARDWARE), points[rng.integers(len(points))]
+    made = emit(te.lower(concrete(home(space), row_of(space, point), target, HARDWARE), args))
     assert "ring_open" in made.source
     arrays, dtype = inputs(args, rng), args[-1].dtype
     out = np.full([int(n) for n in args[-1].shape], 77, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     run_program(made, [*arrays, out])
-    want, unit = exact(args, arrays), {"float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0}[dtype]
+    want, unit = exact(args, arrays), UNITS[dtype]
     assert (np.abs(out.astype(np.float64) - want) <= unit * np.abs(want) + 1e-3 * (unit > 0)).all()
     if HAVE_COMPILER:
         assert not [r for r in compile_source(made.source, "sm_90").resources if r.spill_stores]
@@ -154,6 +164,21 @@ def test_only_hopper_and_factors_that_lie_in_rows_have_rings() -> None:
     x = te.compute((256, 256), lambda i, j: a[i, j] * a[i, j], name="S")
     c = te.compute((256, 256), lambda i, j: te.sum(te.cast("float32", x[i, r]) * te.cast("float32", b[r, j]), axis=r))
     assert not rings([a, b, c])
+
+
+def test_floats_have_rings_in_tf32_whose_terms_are_neighbours() -> None:
+    """On Hopper, with 32 terms of 128 bytes a turn, and in no other precision."""
+    args = product(256, 256, 256, "float32", b="nk")
+    found = rings(args, TF32)
+    assert [products(s)[0].shared[0].tiles for s in found[:2]] == [4, 8]
+    assert {products(s)[0].op.name for s in found} == {"wgmma_k8_tf32_f32_nearest"}
+    assert {int(x) for s in found for x in table(products(s)[0], HARDWARE).points[:, -1]} == {4}
+    for text in ("-model=H200", "-model=H200 -precision=fp32x3", "-model=A100 -precision=tf32"):
+        assert not rings(args, Target(f"cuda {text}"))
+    for a, b in nonempty([("mk", "kn"), ("km", "nk"), ("km", "kn")]):
+        assert not rings(product(256, 256, 256, "float32", a, b), TF32)
+    others = [s for s in extra_sketches(ComputeDAG(args), TF32, HARDWARE) if s not in found]
+    assert not any(p.op.element.nearest for s in nonempty(others) for p in products(s) if not p.shared[0].in_boxes)
 
 
 def test_sums_are_split_where_large_blocks_are_few() -> None:
