@@ -27,7 +27,7 @@ from codegen_cuda.driver.device import CudaDevice, DeviceProgram
 from codegen_cuda.networks import cuda_graph
 from codegen_cuda.networks.cuda_graph import RecordedKernel
 from codegen_cuda.overlap.prefetch import Ahead
-from codegen_cuda.program.cuda_program import CudaProgram, TensorMap
+from codegen_cuda.program.cuda_program import TFLOAT32, CudaProgram, TensorMap
 from codegen_cuda.program.errors import DeviceError
 from codegen_cuda.program.facts import facts_from_json, program_facts
 from tests.codegen_cuda.copy_kernels import COPIES
@@ -84,6 +84,8 @@ def test_what_the_driver_is_told(library: Callable[..., FakeLibrary]) -> None:
     assert tensor_maps.encoded(made, 4096) == want
     one = TensorMap(0, "int8", (48,), (16,), (1,), 0)
     assert tensor_maps.encoded(one, 32) == written(32, 0, 1, 0, 48, 16, 1)
+    rounded = TensorMap(0, TFLOAT32, (5, 64), (4, 32), (1, 1))
+    assert tensor_maps.encoded(rounded, 64) == written(64, 11, 2, 3, 64, 5, 256, 32, 4, 1, 1)
 
 
 def test_a_map_of_an_address_is_made_once(library: Callable[..., FakeLibrary]) -> None:

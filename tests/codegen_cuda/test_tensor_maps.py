@@ -21,7 +21,7 @@ from codegen_cuda.emulation.emulated_maps import tensor_map
 from codegen_cuda.emulation.emulator import Launch, Memory, run_launches, run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from codegen_cuda.networks.network import CudaNetworkBackend
-from codegen_cuda.program.cuda_program import CudaProgram, TensorMap, loads_in
+from codegen_cuda.program.cuda_program import TFLOAT32, CudaProgram, TensorMap, loads_in
 from codegen_cuda.program.facts import facts_from_json, program_facts
 from te_lite.loops.stmt import Buffer, LoweredFunc, Stmt
 from tests.codegen_cuda.copy_kernels import COPIES, STRUCT
@@ -177,6 +177,8 @@ def test_facts_come_back() -> None:
         {"argument": k, "dtype": "float16", "extents": [64, 32], "box": [16, 16], "steps": [1, 1], "swizzle": 32}
         for k in (0, 1)
     ]
+    assert facts_from_json(json.loads(json.dumps(made))) == made
+    made["kernels"][0]["maps"][0]["dtype"] = TFLOAT32
     assert facts_from_json(json.loads(json.dumps(made))) == made
 
 

@@ -18,9 +18,11 @@ from codegen_cuda.program.cuda_program import TensorMap  # noqa: E402
 from tests.ansor_ext.tensor_core.test_emulated_copies import (  # noqa: E402
     BOXES,
     LOAD,
+    ROUNDED,
     STORE,
     STORED,
     Box,
+    assert_bits,
     kernel,
     unswizzled,
 )
@@ -36,7 +38,7 @@ def called(name: str, *args: Any) -> None:
 def map_of(box: Box, address: int) -> Any:
     """A map, made by the driver."""
     steps = box.steps or (1,) * len(box.shape)
-    made = TensorMap(0, box.dtype, box.shape, box.box, steps, box.swizzle)
+    made = TensorMap(0, box.map_dtype, box.shape, box.box, steps, box.swizzle)
     return ctypes.create_string_buffer(encoded(made, address))
 
 
@@ -68,6 +70,17 @@ def test_a_box_is_loaded(name: str) -> None:
     _, out = run(source, box, array, np.zeros(box.nbytes, np.uint8))
     got = unswizzled(out, box.swizzle).view(box.dtype).reshape(box.counts)
     np.testing.assert_array_equal(got, box.want(array))
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+def test_floats_are_rounded_on_their_way(kind: str) -> None:
+    """Bit by bit, by maps of `CU_TENSOR_MAP_DATA_TYPE_TFLOAT32`."""
+    box = ROUNDED[kind]
+    body = LOAD.format(nbytes=box.nbytes, load=box.text("load"))
+    source = kernel("const __grid_constant__ TensorMap M, unsigned char *out", body, STATIC)
+    array = box.array()
+    _, out = run(source, box, array, np.zeros(box.nbytes, np.uint8))
+    assert_bits(box, out, array)
 
 
 @pytest.mark.parametrize("name", STORED)

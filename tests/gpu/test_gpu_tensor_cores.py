@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PROGRAMS
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PROGRAMS, RINGS
 from tests.ansor_ext.tensor_core.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
+from tests.ansor_ext.tensor_core.test_ring import arrays_of
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
@@ -28,6 +29,18 @@ def test_products(name: str) -> None:
         out = np.full(program.sizes[:2], 99, program.op.sum.dtype)
         module(a, b, out)
         assert program.wrong(a, b, out, GUARD) is None
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_rings(name: str) -> None:
+    """Of tiles that the copy engine fetches, and rounds where they are of floats."""
+    if open_device().arch != "sm_90":
+        pytest.skip("these instructions are those of sm_90")
+    program = RINGS[name]
+    tensors = program.tensors()
+    arrays, exact, error = arrays_of(program)
+    CudaModule(te.lower(program.schedule(tensors), tensors), open_device().arch)(*arrays)
+    assert (np.abs(arrays[-1].astype("float64") - exact) <= GUARD * error).all()
 
 
 @pytest.mark.parametrize("groups, k", [(False, 32), (False, 256), (False, 4096), (True, 64), (True, 4096)])

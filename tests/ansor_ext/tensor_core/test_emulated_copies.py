@@ -12,6 +12,8 @@ import pytest
 from codegen_cuda.emulation.emulated_maps import tensor_map
 from codegen_cuda.emulation.emulator import Launch, Memory, run_launches
 from codegen_cuda.emulation.emulator_report import EmulatorError
+from codegen_cuda.program.cuda_program import TFLOAT32
+from tests.ansor_ext.tensor_core.mma_schedules import nearest_tf32
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 
@@ -89,6 +91,11 @@ class Box:
         return unswizzled(np.frombuffer(new.tobytes(), np.uint8), self.swizzle), want
 
     @property
+    def map_dtype(self) -> str:
+        """What a map calls the elements."""
+        return self.dtype
+
+    @property
     def nbytes(self) -> int:
         return int(np.prod(self.counts)) * np.dtype(self.dtype).itemsize
 
@@ -111,7 +118,7 @@ class Box:
         return min(self.at) >= 0
 
     def map(self, array: np.ndarray, number: int = 0) -> np.void:
-        return tensor_map(array, number, self.box, self.swizzle, self.steps)
+        return tensor_map(array, number, self.box, self.swizzle, self.steps, rounds=self.map_dtype == TFLOAT32)
 
 
 def unswizzled(data: np.ndarray, swizzle: int) -> np.ndarray:
@@ -138,6 +145,49 @@ BOXES = {
     "swizzled over 128 bytes": Box("float16", (80, 128), (64, 64), (-5, 64), 128),
 }
 
+
+@dataclass(frozen=True)
+class Rounded(Box):
+    """A box of floats of a kind, each of which arrives as the nearest TF32 number."""
+
+    kind: str = ""
+
+    def array(self) -> np.ndarray:
+        return np.resize(FLOATS[self.kind], self.shape).view("float32")
+
+    def want(self, array: np.ndarray) -> np.ndarray:
+        held = super().want(array)
+        return np.where(np.isnan(held), held.view("u4"), nearest_tf32(held).view("u4")).view("float32")
+
+    @property
+    def map_dtype(self) -> str:
+        return TFLOAT32
+
+
+def _floats() -> dict[str, np.ndarray]:
+    """The bits of floats by kind: between normal numbers, below them, beyond them; no signalling NaN."""
+    rng = np.random.default_rng(7)
+    sign, drawn = rng.integers(0, 2, 600).astype("u4") << 31, rng.integers(0, 1 << 23, 600).astype("u4")
+    normal = drawn + (rng.integers(1, 254, 600).astype("u4") << 23)
+    ties = (normal & 0xFFFFE000) + 0x1000
+    denormal = np.concatenate([drawn, (drawn & 0x7FE000) + 0x1000, drawn & 0x1FFF])
+    denormal[:6] = 0, 1, 0x1000, 0x1001, 0x3000, 0x7FFFFF
+    largest = 0x7F800000 - np.arange(1, 0x2400, 16, dtype="u4")
+    return {
+        "normal": normal | sign,
+        "ties": ties | sign,
+        "beside ties": np.concatenate([ties - 1, ties + 1]),
+        "denormal": denormal | np.resize(sign, denormal.shape),
+        "that overflow": np.concatenate([largest, largest | 1 << 31]),
+        "infinite": np.array([0x7F800000, 0xFF800000], "u4"),
+        "NaN": np.array([0x7FC00000, 0xFFC00000], "u4"),
+        "NaN, all bits set": np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7FC01000, 0x7FC03000, 0x7FE00FFF], "u4"),
+    }
+
+
+FLOATS = _floats()
+ROUNDED = {kind: Rounded("float32", (72, 64), (64, 32), (-5, 32), 128, kind=kind) for kind in FLOATS}
+
 LOAD = """asm volatile("prefetch.tensormap [%0];" ::"l"(&M));
   INIT
   if (t == 0) {{ EXPECT({nbytes}); {load} }}
@@ -155,6 +205,27 @@ def test_a_box_is_loaded(name: str) -> None:
     launched(source, [array, out, box.map(array)], [2, 1])
     got = unswizzled(out, box.swizzle).view(box.dtype).reshape(box.counts)
     np.testing.assert_array_equal(got, box.want(array))
+
+
+def assert_bits(box: Box, out: np.ndarray, array: np.ndarray) -> None:
+    """What lies in shared memory is what a box of floats is rounded to: other floats where they are finite."""
+    given, want = Box.want(box, array).view("u4"), box.want(array).view("u4")
+    got = unswizzled(out, box.swizzle).view("u4").reshape(box.counts)
+    wrong = got != want
+    first = [[hex(x) for x in bits[wrong][:3]] for bits in (given, got, want)]
+    assert not wrong.any(), f"{wrong.sum()} floats, the first of which were given, got, and should be {first}"
+    assert (given != want).any() == np.isfinite(array).any()
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_floats_are_rounded_on_their_way(kind: str) -> None:
+    """To the nearest TF32 number, ties to an even one; what is not finite stays as it is."""
+    box = ROUNDED[kind]
+    array, out = box.array(), np.zeros(box.nbytes, np.uint8)
+    body = LOAD.format(nbytes=box.nbytes, load=box.text("load"))
+    source = kernel("const __grid_constant__ TensorMap M, unsigned char *out", body)
+    launched(source, [array, out, box.map(array)], [2, 1])
+    assert_bits(box, out, array)
 
 
 STORE = """for (int i = t; i < {nbytes}; i += 64) x[i] = given[i];
