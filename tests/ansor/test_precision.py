@@ -23,7 +23,9 @@ from ansor_ext.tensor_core.mma_meaning import gathered, multiply_add, scattered
 from te_lite.errors import RecordError
 from te_lite.meaning.interp import run
 from te_lite.schedule.storage_steps import SetScope
-from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS, Tiled
+from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS, RINGS, Tiled
+
+ROUNDED = replace(RINGS["tf32"], sizes=(64, 64, 68))
 
 
 def task(precision: str | None = None, target: str = "cuda", n: int = 32) -> ansor.SearchTask:
@@ -85,6 +87,17 @@ def test_a_record_of_another_precision_is_refused(
             load_record_from_string(line.replace(f" -precision={precision}", written))
 
 
+def test_a_record_of_floats_that_are_rounded_to_the_nearest_is_one_of_tf32() -> None:
+    tensors = ROUNDED.tensors()
+    wanted = ansor.SearchTask(compute_dag=tensors, target="cuda -model=H200", precision="tf32")
+    line = dump_record_to_string(ansor.MeasureInput(wanted, steps=ROUNDED.schedule(tensors).state.steps), result(1.0))
+    assert "wgmma_k8_tf32_f32_nearest.a" in line
+    assert load_record_from_string(line)[0].task.target == wanted.target
+    for written in ("", " -precision=fp32x3"):
+        with pytest.raises(RecordError, match="-precision=tf32"):
+            load_record_from_string(line.replace(" -precision=tf32", written))
+
+
 @pytest.mark.parametrize("precision, seconds", [("strict", 3.0), ("fp32x3", 2.0), ("tf32", 1.0)])
 def test_no_result_is_served_for_another_precision(
     tmp_path, programs: dict[str, ansor.MeasureInput], precision: str, seconds: float
@@ -115,8 +128,8 @@ def wrongness(tiled: Tiled, got: np.ndarray, inputs: list[np.ndarray], precision
     return mismatch(got, right[tensors[-1]])
 
 
-def test_a_product_in_tf32_is_right_where_it_was_asked_for(rng: np.random.Generator) -> None:
-    tiled = PROGRAMS["tf32"]
+@pytest.mark.parametrize("tiled", [PROGRAMS["tf32"], ROUNDED], ids=["centred", "nearest"])
+def test_a_product_in_tf32_is_right_where_it_was_asked_for(rng: np.random.Generator, tiled: Tiled) -> None:
     tensors, inputs = tiled.tensors(), tiled.inputs(rng)
     got = np.full((tiled.sizes[0], tiled.sizes[1]), np.nan, "float32")
     run(te.lower(tiled.schedule(tensors), tensors), [*inputs, got])

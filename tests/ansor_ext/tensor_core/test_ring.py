@@ -18,7 +18,20 @@ from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
 from te_lite.expr.expr import BufferLoad, binary
 from te_lite.expr.visit import transform
-from te_lite.loops.stmt import Barrier, For, If, Stmt, Store, bodies, seq, stmts_of, with_bodies
+from te_lite.loops.stmt import (
+    Alloc,
+    Barrier,
+    For,
+    ForKind,
+    If,
+    Stmt,
+    Store,
+    allocated,
+    bodies,
+    seq,
+    stmts_of,
+    with_bodies,
+)
 from te_lite.meaning.interp import run
 from te_lite.schedule.step import from_json, to_json
 from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, RINGS, Ring, nearest_tf32
@@ -183,6 +196,24 @@ def test_a_ring_of_other_copies_is_refused() -> None:
     for change, why in ((before, "what is fetched before the loop must be"), (barrier, "a kernel must have one loop")):
         with pytest.raises(EmitError, match=why):
             emit(replace(func, body=changed(func.body, change)))
+
+
+def test_a_ring_whose_tiles_threads_read_is_refused() -> None:
+    """There floats are rounded that a program does not say are, and a tile may be that of another part."""
+    func = lowered(RINGS["tf32"])
+    (held,) = [s for s in stmts_of(func.body) if isinstance(s, Alloc) and s.buffer.name == "A.shared"]
+    part = next(s for s in stmts_of(func.body) if isinstance(s, For) and s.kind is ForKind.SERIAL)
+
+    def plus(s: Stmt) -> Stmt | None:
+        stores = isinstance(s, Store) and s.buffer.storage == "global"
+        first = BufferLoad(held.buffer, te.const(0, "int32"))
+        return changed(s.body, plus) if s is held else replace(s, value=s.value + first) if stores else None
+
+    def around(s: Stmt) -> Stmt | None:
+        return replace(s, body=allocated([held.buffer], changed(s.body, plus))) if s is part else None
+
+    with pytest.raises(EmitError, match="nothing else may go through shared memory"):
+        emit(replace(func, body=changed(func.body, around)))
 
 
 def is_pipeline(s: For) -> bool:
