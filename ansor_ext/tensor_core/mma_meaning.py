@@ -110,10 +110,11 @@ def _nearest(element: Element, values: Any) -> Any:
 
 
 def _nearest_even(element: Element, values: Any) -> Any:
-    """The nearest numbers that are read as they are, ties to an even one; infinities and NaN stay as they are."""
+    """The nearest numbers that are read as they are, ties to an even one; infinities and NaN stay what they are."""
     bits, hidden = np.asarray(values).view(np.uint32), F32.fraction - element.fraction
     even = np.uint32((1 << hidden - 1) - 1) + (bits >> hidden & 1)
-    return np.where(np.isfinite(values), bits + even, bits).view(np.float32)
+    found = np.where(np.isfinite(values), bits + even, bits).view(np.float32)
+    return np.where(np.isnan(values), np.float32(np.nan), found)
 
 
 def read(element: Element, values: Any) -> Any:

@@ -119,10 +119,11 @@ inline size_t box_bytes(const TensorMap &m) {
   return bytes;
 }
 
-// To the nearest TF32 number, ties to even; infinities and NaN stay as they are.
+// To the nearest TF32 number, ties to even; infinities stay as they are, and NaN is one NaN, as on an H200.
 inline void round_floats(uint32_t *x, size_t count) {
   for (; count--; ++x)
     if (~*x & 0x7f800000) *x = (*x + 0xfff + (*x >> 13 & 1)) & ~0x1fffu;
+    else if (*x & 0x7fffff) *x = 0x7fffe000;
 }
 
 inline void load(int line, Transfer job, void *at, unsigned alignment) {
