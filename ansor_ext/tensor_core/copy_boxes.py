@@ -5,15 +5,16 @@
 
 is the box of 128 x 64 elements from (block * 128, t * 64) on, of an array of 520 x 304: the engine reads zeros beyond
 the edges of an array, and stores nothing there.  An index is the sum of coordinates times strides; each of its terms
-belongs to the outermost axis whose stride divides it.  Whether that is right is then looked at: the conditions of
-the copy must be those that all coordinates lie inside.  Neighbouring axes of an array may count as one.
+belongs to the outermost axis whose stride divides it, and a constant is shared out among axes in all ways.  Whether
+that is right is then looked at: the conditions of the copy must be those that all coordinates lie inside.  Neighbouring
+axes of an array may count as one.  So windows of images with zeros around them are boxes, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from math import prod
 
 from te_lite.expr.dtype import BYTES
@@ -52,23 +53,22 @@ def can_be_told(box: Box) -> bool:
 
 def box_of(
     buffer: Buffer, index: Expr, inside: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier,
-    around: Set[Var] = frozenset(),
+    around: Set[Var] = frozenset(), view: tuple[int, ...] | None = None,
 ) -> Box | None:  # fmt: skip
     """The box that an index runs over in nested `loops`, of so many iterations each, outermost first; None for none.
 
     All coordinates lie inside of the array where all conditions `inside` hold, and nowhere else; those on variables
-    `around` alone are looked at before, and may say more.
+    `around` alone are looked at before, and may say more.  With a `view` the array is seen in no other one.
     """
     alone = {v: as_expr(0) for v, n in loops.items() if n == 1}
     loops = {v: n for v, n in loops.items() if n > 1}
     inside, index = [substitute(e, alone) for e in inside], substitute(index, alone)
     given = [c for e in inside for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
     terms = list(terms_of(ranges.simplify(index)))
-    for view in _views(buffer.shape):
-        found = _in_view(buffer, view, terms, given, loops, ranges, around)
-        if found is not None:
-            return found
-    return None
+    views = _views(buffer.shape) if view is None else [view]
+    tried = ((seen, up) for seen in views for up in product((0, 1), repeat=len(seen) - 1))
+    found = (_in_view(buffer, seen, up, terms, given, loops, ranges, around) for seen, up in tried)
+    return next((box for box in found if box is not None), None)
 
 
 def conjuncts(e: Expr) -> Iterator[Expr]:
@@ -105,9 +105,10 @@ def _views(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _in_view(
-    buffer: Buffer, view: tuple[int, ...], terms: Sequence[tuple[Expr, int]], given: Sequence[Expr],
-    loops: Mapping[Var, int], ranges: Simplifier, around: Set[Var],
+    buffer: Buffer, view: tuple[int, ...], up: Sequence[int], terms: Sequence[tuple[Expr, int]],
+    given: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier, around: Set[Var],
 ) -> Box | None:  # fmt: skip
+    """The box in a view; of a constant each axis but the last has its quotient, or one more where `up` says so."""
     strides = [prod(view[d + 1 :]) for d in range(len(view))]
     at: list[Expr] = [as_expr(0)] * len(view)
     extents, steps = [1] * len(view), [1] * len(view)
@@ -115,7 +116,7 @@ def _in_view(
     for e, factor in terms:
         if isinstance(e, Const):
             for d, stride in enumerate(strides):
-                part = abs(factor) // stride * (1 if factor > 0 else -1)
+                part = factor // stride + (up[d] if d < len(up) else 0)
                 at[d], factor = binary("+", at[d], part), factor - part * stride
             continue
         d = next(d for d, stride in enumerate(strides) if factor % stride == 0)

@@ -24,7 +24,7 @@ from math import prod
 
 from ansor.core.target.target import ELEMENTS, Target
 from te_lite.bounds.reads import Read
-from te_lite.expr.expr import Expr, Load, Reduce, same
+from te_lite.expr.expr import Call, Const, Expr, Load, Reduce, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
 from te_lite.schedule.state import INLINED, State
@@ -88,21 +88,22 @@ def roles_of(
     enough = (FEWEST_ROWS_OF_GROUPS,) if groups else (op.m, FEWEST_ROWS)
     tried = [(rows, order) for rows in enough for order in (ordered, ordered[::-1])]
     found = [_roles(state, op, rows, first, second, extents, space, full, ring) for rows, (first, second) in tried]
-    suits = [roles for roles in found if roles is not None and (not ring or _suits_ring(state, roles, extents))]
+    suits = [roles for roles in found if roles is not None and (not ring or _suits_ring(state, roles, extents, space))]
     return next(iter(suits), None)
 
 
-def _suits_ring(state: State, roles: Roles, extents: Sequence[int]) -> bool:
+def _suits_ring(state: State, roles: Roles, extents: Sequence[int], space: int) -> bool:
     """Whether the copy engine can fetch both factors as tensor cores read them: from rows of memory that begin at
     multiples of 16 bytes, along the terms, or, of two bytes, in whole lines along the other side; in two turns and
     more."""
     line = terms_of_groups(roles.op)
-    if extents[roles.k] <= line or (roles.b.last == roles.b.side and extents[roles.n] < line):
+    turns = prod(extents[space:]) // extents[roles.k] * ceildiv(extents[roles.k], line)
+    if turns < 2 or (roles.b.last == roles.b.side and extents[roles.n] < line):
         return False
     nbytes, factors = roles.op.element.nbytes, (roles.a, roles.b)
     rows = [state.stages[f.stage].op.output().shape[-1] * nbytes for f in factors]
     along = all(f.last == f.terms or (f.last == f.side and nbytes == 2) for f in factors)
-    plain = not any(f.reindexed or state.stages[f.stage].where == INLINED for f in factors)
+    plain = all(_is_stored(state, f.stage) for f in factors)
     return along and plain and all(n % ROW_BYTES == 0 for n in rows)
 
 
@@ -131,6 +132,17 @@ def _roles(
         return None
     found = [(axis, line) for of, line in ((sides.rows, m), (sides.columns, n)) for axis in of if extents[axis] > 1]
     return Roles(op, m, n, terms, a, b, *max([x for x in found if x[0] != x[1]], default=(None, m)))
+
+
+def _is_stored(state: State, k: int) -> bool:
+    """Whether stage `k` is in memory, maybe with zeros around it."""
+    stage = state.stages[k]
+    if stage.where != INLINED:
+        return True
+    match stage.compute.body[0]:
+        case Load() | Call(func="if_then_else", args=(_, Load(), Const(value=0))):
+            return True
+    return False
 
 
 def _line(axes: Sequence[int], extents: Sequence[int], size: int) -> int:

@@ -154,7 +154,8 @@ def _pipe(nest: KernelNest, ranges: Simplifier) -> Pipe:
     copies = [s for s in before if stored_in(s) and stored_in(s) <= tiles]
     clear = tuple([s for s in before if s not in copies and not isinstance(s, Barrier)])
     found = Pipe(tuple(held), part, clear, loop, fetches, product, last)
-    _check(found, fetch, [_fetch(nest, s, ranges) for s in copies], ranges)
+    views = {f.tile: f.box.view for f in fetches}
+    _check(found, fetch, [_fetch(nest, s, ranges, views[next(iter(stored_in(s)))]) for s in copies], ranges)
     return found
 
 
@@ -209,8 +210,11 @@ def _at(f: Fetch, env: dict[Var, Expr], ranges: Simplifier) -> Fetch:
     return replace(f, first=ranges.simplify(substitute(f.first, env)), box=replace(f.box, start=start))
 
 
-def _fetch(nest: KernelNest, s: Stmt, ranges: Simplifier) -> Fetch:
-    """What a copy fetches.  Raises EmitError where it is no box, or none that lies as tensor cores read it."""
+def _fetch(nest: KernelNest, s: Stmt, ranges: Simplifier, view: tuple[int, ...] | None = None) -> Fetch:
+    """What a copy fetches of an array, in a `view` if one is given.
+
+    Raises EmitError where it is no box, or none that lies as tensor cores read it.
+    """
     loops: dict[Var, int] = {}
     asked: list[Expr] = []
     while isinstance(s, For | If):
@@ -227,7 +231,7 @@ def _fetch(nest: KernelNest, s: Stmt, ranges: Simplifier) -> Fetch:
     one = [compare("==", x.var, 0) for tag, x in nest.loops.items() if tag.startswith("threadIdx") and x.extent > 1]
     alone = all(any(same(c, x) for x in asked) for c in one) and len(asked) == len(one)
     _refuse(alone, "one thread must copy a tile, all of it", conditions=asked)
-    box = box_of(load.buffer, load.index, [] if cond is None else [cond], loops, ranges)
+    box = box_of(load.buffer, load.index, [] if cond is None else [cond], loops, ranges, view=view)
     _refuse(box is not None, "a tile must be a box of an array, with zeros beyond its edge", index=load.index)
     assert box is not None
     first = ranges.simplify(substitute(s.index, dict.fromkeys(loops, as_expr(0))))

@@ -33,7 +33,7 @@ iteration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -88,9 +88,10 @@ class Kind:
         return RING_TILES if self.ring else GROUP_TILES if self.groups else TILES
 
 
-KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True), Kind(True, ring=True))
-"""Those of one line a warp; the last one has a ring, which stands in for the second where it can: of all products of
-halves that were searched on an H200 it was a quarter faster in the geometric mean."""
+KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True))
+RINGS = (Kind(True, ring=True), Kind(True, joined=True, ring=True))
+"""Those of one line a warp; with a ring, which stands in for `wgmma` without one where it can: of products of halves
+that were searched on an H200 it was a quarter faster in the geometric mean."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,8 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
     if not ctx.target.is_gpu or not any(_is_product(ctx, start, k) for k in range(len(start.stages))):
         return []
     rules = rules_around(ctx, _is_product)
-    out = _derived(ctx, rules, KINDS)
-    for kinds, block in ((KINDS[:-1], BLOCK), (KINDS[-1:], RING_BLOCK)):
+    out = _derived(ctx, rules, KINDS + RINGS)
+    for kinds, block in ((KINDS, BLOCK), (RINGS, RING_BLOCK)):
         wanted = partial(part_factors, block=block)
         for factor in sorted({f for k in range(len(start.stages)) for f in wanted(ctx, start, k)}):
             found = _derived(ctx, (PartsOverBlocks(factor, wanted), *rules), kinds)
@@ -150,9 +151,9 @@ def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
 def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...], kinds: Sequence[Kind]) -> list[State]:
     found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
     whole = [(state, kind) for kind in kinds for state in found if _products(ctx, state, kind)]
-    rings = [state for state in found if _products(ctx, state, KINDS[-1])]
-    whole = [(state, kind) for state, kind in whole if kind != KINDS[1] or state not in rings]
-    short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds[:-1] else ())]
+    rings = [(state, replace(kind, ring=False)) for kind in RINGS for state in found if _products(ctx, state, kind)]
+    whole = [x for x in whole if x not in rings]
+    short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds != RINGS else ())]
     return [_on_tensor_cores(ctx, state, tiles, kind) for state, kind in whole + short for tiles in kind.tiles]
 
 
@@ -189,10 +190,19 @@ def _roles(ctx: SketchContext, state: State, k: int, kind: Kind) -> Roles | None
         state = state if elementwise_reader(state, k) is not None else apply(state, CacheWrite(k, "local"))
         state = apply(state, JoinAxes(k, *run))
     roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1, kind.ring)
+    if roles is not None and kind.ring and (kind.joined or roles.a.reindexed) and not _are_rows(state, k, roles):
+        return None
     if roles is None or not kind.groups or not is_part_of_split(state, k):
         return roles
     extent = [it.extent for it in state.stages[k].iters][roles.k]
     return roles if isinstance(extent, int) and extent % terms_of_groups(roles.op) == 0 else None
+
+
+def _are_rows(state: State, k: int, roles: Roles) -> bool:
+    """Whether the joined axes of stage `k` are all rows of A in memory: the pixels of images under filters of 1 x 1."""
+    extents, space = extents_of(state.stages[k].op), len(state.stages[k].op.axis)
+    rows = prod(state.stages[roles.a.stage].op.output().shape[:-1])
+    return rows == prod(extents[:space]) // extents[roles.n] and prod(extents[space:]) == extents[roles.k]
 
 
 def _kind_of(ctx: SketchContext, state: State, k: int, wanted: Kind) -> Kind | None:
@@ -207,12 +217,13 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -
     keys = [stage.op.key for k, stage in enumerate(state.stages) if _is_product(ctx, state, k)]
     made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), kind) for key in keys]
     for product in made:
-        warp, sources = _stored(s, product, kind)
+        own = kind if product.roles.op.warps > 1 else replace(kind, ring=False)
+        warp, sources = _stored(s, product, own)
         iteration, step = _multiplied(s, product)
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
             s[tile].compute_at(s[product.sums], iteration)
-            if kind.ring and product.roles.op.warps > 1:
+            if own.ring:
                 s[tile].pipeline(tiles, COPY_ENGINE)
             else:
                 fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)

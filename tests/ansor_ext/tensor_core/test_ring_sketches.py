@@ -65,6 +65,13 @@ def with_bias_and_relu(args: list[Tensor]) -> list[Tensor]:
     return [a, b, z, te.compute(c.shape, value, name="D")]
 
 
+def convolution(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, dtype: str = "float16") -> list[Tensor]:
+    """Images NHWC, with zeros around them, under filters HWIO."""
+    x = te.placeholder((n, h, w, ci), name="X", dtype=dtype)
+    f = te.placeholder((kh, kw, ci, co), name="F", dtype=dtype)
+    return [x, f, topi.cast(topi.nn.conv2d_nhwc(x, f, 1, (kh // 2, kw // 2), 1, out_dtype="float32"), dtype)]
+
+
 def rings(args: list[Tensor], target: Target = TARGET) -> list[State]:
     """The sketches whose tiles the copy engine fetches."""
     found = extra_sketches(ComputeDAG(args), target, HardwareParams(target=target))
@@ -89,6 +96,9 @@ CASES = {
     "along, with bias and relu": with_bias_and_relu(product(150, 200, 136, b="nk")),
     "a batch": product(70, 72, 136, b="nk", batch=3),
     "a long sum": product(64, 128, 1024),
+    "filters of 1 x 1 on all pixels": convolution(2, 7, 9, 136, 64, 1, 1),
+    "filters of 3 x 3": convolution(1, 4, 56, 72, 64, 3, 3),
+    "filters of 1 x 5, bfloat16": convolution(2, 2, 70, 64, 128, 1, 5, "bfloat16"),
     "tf32": product(150, 136, 200, "float32", b="nk"),
     "tf32, a batch, with bias and relu": with_bias_and_relu(product(70, 72, 68, "float32", b="nk", batch=2)),
 }
@@ -108,6 +118,10 @@ def exact(args: list[Tensor], arrays: list[np.ndarray]) -> np.ndarray:
     """The result in float64, from the shapes alone; of floats as the copy engine rounds them."""
     read = nearest_tf32 if arrays[0].dtype == "float32" else np.asarray
     a, b = [read(x).astype(np.float64) for x in arrays[:2]]
+    if a.ndim == b.ndim == 4:
+        (kh, kw), (h, w) = b.shape[:2], a.shape[1:3]
+        padded = np.pad(a, ((0, 0), (kh // 2, kh // 2), (kw // 2, kw // 2), (0, 0)))
+        return np.sum([padded[:, y : y + h, x : x + w] @ b[y, x] for y in range(kh) for x in range(kw)], axis=0)
     m, n = [int(x) for x in args[-1].shape[-2:]]
     a = a if a.shape[-2] == m else np.swapaxes(a, -1, -2)
     b = b if b.shape[-1] == n else np.swapaxes(b, -1, -2)
