@@ -66,8 +66,8 @@ def box_of(
     given = [c for e in inside for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
     terms = list(terms_of(ranges.simplify(index)))
     views = _views(buffer.shape) if view is None else [view]
-    tried = ((seen, up) for seen in views for up in product((0, 1), repeat=len(seen) - 1))
-    found = (_in_view(buffer, seen, up, terms, given, loops, ranges, around) for seen, up in tried)
+    tried = ((seen, way) for seen in views for way in product((0, 1), repeat=len(seen)))
+    found = (_in_view(buffer, seen, way, terms, given, loops, ranges, around) for seen, way in tried)
     return next((box for box in found if box is not None), None)
 
 
@@ -105,34 +105,57 @@ def _views(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _in_view(
-    buffer: Buffer, view: tuple[int, ...], up: Sequence[int], terms: Sequence[tuple[Expr, int]],
+    buffer: Buffer, view: tuple[int, ...], way: Sequence[int], terms: Sequence[tuple[Expr, int]],
     given: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier, around: Set[Var],
 ) -> Box | None:  # fmt: skip
-    """The box in a view; of a constant each axis but the last has its quotient, or one more where `up` says so."""
+    """The box in a view.  Of a constant each axis but the last has its quotient, or one more; coordinates that count
+    further than their axis are carried, or not: zeros and ones of a `way` say which."""
     strides = [prod(view[d + 1 :]) for d in range(len(view))]
-    at: list[Expr] = [as_expr(0)] * len(view)
-    extents, steps = [1] * len(view), [1] * len(view)
-    order = []
+    start: list[Expr] = [as_expr(0)] * len(view)
+    fixed, order, box, steps = [0] * len(view), [], [1] * len(view), [1] * len(view)
     for e, factor in terms:
-        if isinstance(e, Const):
-            for d, stride in enumerate(strides):
-                part = factor // stride + (up[d] if d < len(up) else 0)
-                at[d], factor = binary("+", at[d], part), factor - part * stride
-            continue
         d = next(d for d, stride in enumerate(strides) if factor % stride == 0)
-        at[d] = binary("+", at[d], binary("*", e, factor // strides[d]))
-        if isinstance(e, Var) and e in loops:
+        if isinstance(e, Const):
+            fixed = _shared_out(factor, strides, way[1:])
+        elif isinstance(e, Var) and e in loops:
             order.append((list(loops).index(e), d))
-            extents[d], steps[d] = loops[e], factor // strides[d]
+            box[d], steps[d] = loops[e], factor // strides[d]
+        else:
+            start[d] = binary("+", start[d], binary("*", e, factor // strides[d]))
+    start = _carried(start, view, ranges) if way[0] else start
+    start = [ranges.simplify(binary("+", x, n)) for x, n in zip(start, fixed, strict=True)]
     one_each = [d for _, d in sorted(order)] == sorted({d for _, d in order}) and len(order) == len(loops)
-    start = [ranges.simplify(substitute(x, dict.fromkeys(loops, as_expr(0)))) for x in at]
     if not one_each or min(steps) < 1 or steps[-1] != 1 or any(loops.keys() & free_vars(x) for x in start):
         return None
+    moved = {d: binary("*", list(loops)[n], steps[d]) for n, d in order}
+    at = [binary("+", x, moved.get(d, 0)) for d, x in enumerate(start)]
     bounds = [compare(">=", x, 0) for x in at] + [compare("<", x, n) for x, n in zip(at, view, strict=True)]
     wanted = [c for e in bounds for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
     alike = all(any(_means(x, y, ranges) for y in given) for x in wanted)
     alike = alike and all(set() < free_vars(y) <= around or any(_means(x, y, ranges) for x in wanted) for y in given)
-    return Box(buffer, view, tuple(start), tuple(extents), tuple(steps)) if alike else None
+    return Box(buffer, view, tuple(start), tuple(box), tuple(steps)) if alike else None
+
+
+def _shared_out(n: int, strides: Sequence[int], up: Sequence[int]) -> list[int]:
+    """Numbers whose products with strides add up to `n`."""
+    out = []
+    for stride, more in zip(strides, (*up, 0), strict=True):
+        out.append(n // stride + more)
+        n -= out[-1] * stride
+    return out
+
+
+def _carried(start: Sequence[Expr], view: Sequence[int], ranges: Simplifier) -> list[Expr]:
+    """The same coordinates where one that counts further than its axis is carried over to the axis before."""
+    out = [ranges.simplify(x) for x in start]
+    for d in range(len(out) - 1, 0, -1):
+        high = ranges.bounds(out[d])[1]
+        if high is None or high >= view[d]:
+            over = binary("//", out[d], view[d])
+            out[d - 1 : d + 1] = [
+                ranges.simplify(x) for x in (binary("+", out[d - 1], over), binary("%", out[d], view[d]))
+            ]
+    return out
 
 
 def _means(x: Expr, y: Expr, ranges: Simplifier) -> bool:
