@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from codegen_cuda.emulation.emulator_ptx import call, unknown
-from codegen_cuda.emulation.emulator_report import EmulatorError
 from codegen_cuda.emulation.inline_ptx import Address, Instruction, Operand, Vector
-from te_lite.errors import require
 
 from .fragment import Digit, Fragment
 from .mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
@@ -24,10 +22,13 @@ _OF_GROUPS = [op for op in MMA.values() if op.of_parts == op and op.warps > 1]
 _AROUND = re.compile(r"[{}]|@!?\w+|\w+:|\.reg|bra")
 """What stands before an instruction, and what C++ has in other words: blocks, predicates, labels, registers, jumps."""
 _FUNCTIONS = re.compile(
-    r"(mbarrier|cp\.async\.bulk|fence|bar|barrier|setmaxnreg|elect|prefetch|setp|selp|wgmma|cvt|min)\..*"
+    r"(mbarrier|mapa|cp\.async\.bulk|fence|bar|barrier|setmaxnreg|elect|prefetch|setp|selp|wgmma|cvt|min)\..*"
 )
 """What is a function of its name."""
-_SPELLINGS = re.compile(r"::cta|(?<=shared)::cluster(?=\.global)|\.(tile|[1-5]d|L2::cache_hint|(rel|acq)\w+\.cta)")
+_SPELLINGS = re.compile(
+    r"::cta|(?<=shared)::cluster(?=\.global)|\.(tile|[1-5]d|L2::cache_hint|(rel|acq)\w+\.(cta|cluster))"
+)
+_REGISTERS = {"%%cluster_ctarank": "emu_cluster_rank()", "%%cluster_nctarank": "emu_cluster_blocks()"}
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
 _READ = {False: "emu_tile_word", True: "emu_turned_word"}
 """What reads a word of a tile that is turned or is not."""
@@ -53,6 +54,8 @@ def emulated_instruction(x: Instruction) -> str | None:
             form = _LOAD_BY_PTX[_SPELLINGS.sub("", name).replace("st", "ld", 1)]
             handed = _rows(form, f"EmuRow(), {{{', '.join(_words(d))}}}") + _together("STORE", ())
             return f"{handed}emu_put_row({row}, {form.count}, emu_lane.row);"
+        case "mov.u32", (str(to), str(register)) if register in _REGISTERS:
+            return f"{to} = {_REGISTERS[register]};"
         case name, operands if _FUNCTIONS.fullmatch(name):
             return _function(_SPELLINGS.sub("", name), operands)
     return None
@@ -74,8 +77,6 @@ def _around(x: Instruction) -> str:
 
 def _function(name: str, operands: Sequence[Operand]) -> str:
     """The call of a function of the emulator's that is named as an instruction."""
-    alone = "cluster" not in name.removeprefix("fence.mbarrier_init.release.cluster")
-    require(alone, EmulatorError, name, "blocks in clusters are not emulated")
     given = [x.text if isinstance(x, Address) else str(x).removeprefix("_|") for x in operands if x != "_"]
     return f"emu_{re.sub(r'[^a-z0-9]+', '_', name)}({', '.join(['__LINE__', *given])});"
 

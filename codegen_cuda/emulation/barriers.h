@@ -1,4 +1,5 @@
-// Barriers at which threads of a block meet in parts: mbarriers in shared memory, named barriers, groups of four warps.
+// Barriers at which threads of a block meet in parts: mbarriers in shared memory, named barriers, groups of four warps;
+// and that of a cluster of blocks.
 //
 // An mbarrier counts the arrivals and the bytes that its phase lacks; with the last of them the phase is complete and
 // the next one begins.  A thread that asks for a phase too early is told so once, after the others have had their turn,
@@ -25,7 +26,7 @@ struct Mbarrier {
 struct Named { unsigned count, come; Knowledge told; std::vector<unsigned> waiting; };
 
 inline std::deque<Mbarrier> mbarriers;
-inline Named named[16];
+inline Named named[16 * MOST_BLOCKS];  // 16 of each block
 inline const int MOST_COUNT = (1 << 20) - 1, MOST_VAIN = 1000;
 
 inline std::string place_name(uintptr_t a) {
@@ -154,7 +155,7 @@ inline bool deliver() {
     if (fibers[t].state != AT_MBARRIER) continue;
     Mbarrier &b = *(Mbarrier *)fibers[t].asked;
     if (b.pending != 0 || b.copies.empty()) continue;
-    here.thread = t, here.at_thread = unrank(t, here.block);
+    stand_at(t);
     if ((int64_t)b.on_the_way > b.bytes)
       wrong("barrier", fibers[t].line, "waits for phase %u of the barrier at %s, which expects %ld bytes, and %zu are "
             "on their way", b.phase, place_name(b.at).c_str(), (long)b.bytes, b.on_the_way);
@@ -176,17 +177,18 @@ inline bool deliver() {
 // ---------------------------------------------------------------- named barriers
 
 inline void meet_at(int line, unsigned id, unsigned count, bool waits) {
-  count = count ? count : threads;
-  if (id > 15 || count % 32 || count > threads)
-    wrong("barrier", line, "waits at barrier %u for %u threads of %u", id, count, threads);
+  count = count ? count : block_threads;
+  if (id > 15 || count % 32 || count > block_threads)
+    wrong("barrier", line, "waits at barrier %u for %u threads of %u", id, count, block_threads);
   meet_in_parts();
-  Named &n = named[id];
+  const unsigned number = rank_of(here.thread) * 16 + id;
+  Named &n = named[number];
   if (n.come && n.count != count)
     wrong("barrier", line, "waits at barrier %u for %u threads, and another one for %u", id, count, n.count);
   n.count = count, ++n.come;
   n.told.learn(told(here.thread));
   Fiber &f = fibers[here.thread];
-  if (waits) n.waiting.push_back(here.thread), f.state = AT_NAMED, f.line = line, f.operand = (int)id;
+  if (waits) n.waiting.push_back(here.thread), f.state = AT_NAMED, f.line = line, f.operand = (int)number;
   if (n.come == count) {
     for (unsigned t : n.waiting) fibers[t].state = READY, learn(t, n.told);
     n.waiting.clear(), n.come = 0;
@@ -215,6 +217,81 @@ inline void meet_group(int line) {
   if (me.state != READY) back_to_scheduler(me);
 }
 
+// ---------------------------------------------------------------- clusters of blocks
+
+// The barrier of all threads of a cluster that have not ended: `over` phases of it are complete.
+inline unsigned over, arrived[1024], waited[1024];  // how often each thread did so
+inline Knowledge cluster_coming, cluster_done;
+
+inline void settle_cluster() {
+  bool any = false;
+  for (unsigned t = 0; t < threads; ++t) {
+    if (arrived[t] == over && fibers[t].state != DONE) return;
+    any |= arrived[t] > over;
+  }
+  if (!any) return;
+  cluster_done = cluster_coming, ++over;
+  for (unsigned t = 0; t < threads; ++t)
+    if (fibers[t].state == AT_CLUSTER) fibers[t].state = READY;
+}
+
+inline void arrive_in_cluster(int line) {
+  const unsigned t = here.thread;
+  if (arrived[t] != waited[t]) wrong("barrier", line, "arrives at the barrier of the cluster again without waiting");
+  meet_in_parts();
+  cluster_coming.learn(told(t));
+  ++arrived[t];
+  settle_cluster();
+}
+
+inline void wait_in_cluster(int line) {
+  const unsigned t = here.thread;
+  if (arrived[t] == waited[t]) wrong("barrier", line, "waits at the barrier of the cluster, where it has not arrived");
+  Fiber &f = fibers[t];
+  if (over < arrived[t]) f.state = AT_CLUSTER, f.line = line, back_to_scheduler(f);
+  waited[t] = arrived[t];
+  learn(t, cluster_done);
+}
+
+// An address in shared memory of a cluster is one in that of a block, with the block's rank and 1 above it.
+enum { RANK_SHIFT = 24 };
+
+inline uintptr_t place_in_cluster(unsigned place, int line) {
+  const unsigned rank = place >> RANK_SHIFT;
+  if (rank > blocks) wrong("out of bounds", line, "has a place in shared memory of no block: %#x", place);
+  return (rank == 0 ? shared_start : windows[rank - 1].start) + (place & ((1u << RANK_SHIFT) - 1));
+}
+
+// A block of a cluster to which the running thread does something must not have ended.
+inline void must_run(unsigned rank, int line, const char *what) {
+  for (unsigned t = 0; t < block_threads; ++t)
+    if (fibers[rank * block_threads + t].state != DONE) return;
+  wrong("cluster", line, "%s block %u of the cluster, which has ended", what, rank);
+}
+
+// The last arrival of each thread at a barrier of each other block.
+struct Reached { uint32_t time; int line; };
+inline Reached reached[MOST_BLOCKS][1024];
+
+// Blocks may end as soon as they can: one thread of each must know of all arrivals there.
+inline void judge_ends() {
+  for (unsigned t = 0; t < threads; ++t) {
+    for (unsigned rank = 0; rank < blocks; ++rank) {
+      Reached &last = reached[rank][t];
+      bool known = last.time == 0;
+      for (unsigned u = rank * block_threads; u < (rank + 1) * block_threads && !known; ++u)
+        known = knows(u, t, last.time);
+      stand_at(t);
+      if (!known)
+        report("cluster", 0, 0, last.line, "arrives at a barrier of block %u of the cluster, which may have ended: it "
+               "does not wait for that", rank);
+      last.time = 0;
+    }
+    arrived[t] = waited[t] = 0;
+  }
+  over = 0;
+}
+
 // ---------------------------------------------------------------- when nothing moves
 
 inline std::string what_it_waits_for(const Fiber &f) {
@@ -225,7 +302,11 @@ inline std::string what_it_waits_for(const Fiber &f) {
              b.phase, place_name(b.at).c_str(), b.pending, b.count, (long)b.bytes - (long)b.on_the_way);
   } else if (f.state == AT_NAMED) {
     const Named &n = named[f.operand];
-    snprintf(text, sizeof text, "waits at barrier %d for %u of %u threads", f.operand, n.count - n.come, n.count);
+    snprintf(text, sizeof text, "waits at barrier %d for %u of %u threads", f.operand % 16, n.count - n.come, n.count);
+  } else if (f.state == AT_CLUSTER) {
+    unsigned missing = 0;
+    for (unsigned t = 0; t < threads; ++t) missing += fibers[t].state != DONE && arrived[t] == over;
+    snprintf(text, sizeof text, "waits at the barrier of the cluster for %u of %u threads", missing, threads);
   }
   return text;
 }
@@ -235,10 +316,10 @@ inline void report_deadlock() {
   std::vector<std::string> sides;
   std::string all;
   for (unsigned t = 0; t < threads; ++t) {
-    if (fibers[t].state != AT_MBARRIER && fibers[t].state != AT_NAMED && fibers[t].state != AT_GROUP) continue;
+    if (fibers[t].state <= DONE) continue;
     const std::string side = what_it_waits_for(fibers[t]);
     if (std::find(sides.begin(), sides.end(), side) != sides.end()) continue;
-    if (sides.empty()) here.thread = t, here.at_thread = unrank(t, here.block);
+    if (sides.empty()) stand_at(t);
     all += sides.empty() ? side : "; thread " + name_of(t) + " " + side;
     sides.push_back(side);
   }
@@ -278,6 +359,23 @@ void emu_fence_proxy() {
   fence(here.thread);
   emu_fence_barriers();
 }
+void emu_mbarrier_arrive_in_cluster(int line, unsigned place, unsigned arrivals) {
+  const uintptr_t at = place_in_cluster(place, line);
+  const unsigned rank = shared_place(at, 8, 8, line).rank;
+  if (rank != rank_of(here.thread)) {
+    must_run(rank, line, "arrives at a barrier of");
+    reached[rank][here.thread] = {now, line};
+  }
+  arrive_at(mbarrier((void *)at, line), line, arrivals, 0);
+}
+unsigned emu_map_to_block(int line, unsigned place, unsigned rank) {
+  if (rank >= blocks) wrong("out of bounds", line, "names block %u of a cluster of %u", rank, blocks);
+  return (place & ((1u << RANK_SHIFT) - 1)) | (rank + 1) << RANK_SHIFT;
+}
+unsigned emu_cluster_rank() { return rank_of(here.thread); }
+unsigned emu_cluster_blocks() { return blocks; }
+void emu_cluster_arrive(int line) { arrive_in_cluster(line); }
+void emu_cluster_wait(int line) { wait_in_cluster(line); }
 void emu_meet_at(int line, unsigned id, unsigned count, int waits) { meet_at(line, id, count, waits != 0); }
 void emu_registers(int line, int count) {
   if (count % 8 || count < 24 || count > 256)

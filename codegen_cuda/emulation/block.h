@@ -1,5 +1,9 @@
 // The threads of a block as fibers: each runs until it meets a barrier, a warp operation or its end.
+//
+// So are those of all blocks of a cluster.  Shared arrays are thread-local, so every block but the first one of a
+// cluster has a thread of the host, which runs its fibers while the others wait.
 #pragma once
+#include <semaphore.h>
 #include <ucontext.h>
 
 #include <memory>
@@ -8,7 +12,8 @@
 #include "memory.h"
 #include "tensor_core.h"
 
-enum State { READY, AT_BARRIER, AT_WARP, DONE, AT_MBARRIER, AT_NAMED, AT_GROUP };  // the last three: barriers.h
+enum State { READY, AT_BARRIER, AT_WARP, DONE, AT_MBARRIER, AT_NAMED, AT_GROUP, AT_CLUSTER };
+// Those behind DONE are barriers.h's.
 // As in cuda.h and mma.h.
 enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT, MMA = EMU_MMA, LOAD = EMU_LOAD, STORE = EMU_STORE };
 
@@ -67,19 +72,18 @@ inline jmp_buf scheduler;
 inline void (*entry)(void **);
 inline void **arguments;
 
-inline Dim unrank(unsigned rank, const Dim &d) {
-  return {{rank % d.v[0], rank / d.v[0] % d.v[1], rank / d.v[0] / d.v[1]}};
-}
-
 inline void back_to_scheduler(Fiber &f) {
   if (!_setjmp(f.context)) _longjmp(scheduler, 1);
 }
+
+void settle_cluster();  // barriers.h
 
 inline void fiber_main() {
   for (;;) {  // one turn a block
     entry(arguments);
     Fiber &f = fibers[here.thread];
     f.state = DONE;
+    settle_cluster();
     back_to_scheduler(f);
   }
 }
@@ -104,13 +108,29 @@ inline void start_fiber(unsigned t) {
   swapcontext(&unused, &context);
 }
 
-inline void run_until_it_waits(unsigned t) {
-  here.thread = t;
-  here.at_thread = unrank(t, here.block);
-  stack_start = (uintptr_t)stack_of(t);
+inline sem_t turn[MOST_BLOCKS], turn_is_over;  // of the host's threads
+
+inline void run_on_this_thread(unsigned t) {
   if (_setjmp(scheduler)) return;
   if (fibers[t].made) _longjmp(fibers[t].context, 1);
   start_fiber(t);
+}
+
+[[noreturn]] inline void run_fibers_of(unsigned rank) {
+  for (;;) {
+    sem_post(&turn_is_over);
+    while (sem_wait(&turn[rank])) {}
+    run_on_this_thread(here.thread);
+  }
+}
+
+inline void run_until_it_waits(unsigned t) {
+  stand_at(t);
+  stack_start = (uintptr_t)stack_of(t);
+  const unsigned rank = rank_of(t);
+  if (rank == 0) return run_on_this_thread(t);
+  sem_post(&turn[rank]);
+  while (sem_wait(&turn_is_over)) {}
 }
 
 // ---------------------------------------------------------------- warps
@@ -202,8 +222,7 @@ void end_copies();       // copy_engine.h
     if (fibers[t].state != DONE && (waiting == nullptr || fibers[t].state == AT_BARRIER)) waiting = &fibers[t];
   for (unsigned t = 0; t < threads; ++t)
     if (fibers[t].state != waiting->state || fibers[t].line != waiting->line) other = &fibers[t];
-  here.thread = (unsigned)(waiting - fibers);
-  here.at_thread = unrank(here.thread, here.block);
+  stand_at((unsigned)(waiting - fibers));
   const std::string name = other ? name_of((unsigned)(other - fibers)) : "?";
   const char *what = waiting->state == AT_BARRIER ? "at a barrier" : "in a warp operation";
   if (other != nullptr && other->state != DONE)
@@ -230,11 +249,12 @@ inline bool next_epoch() {
   return true;
 }
 
-inline void run_block() {
+inline void run_blocks() {  // one, or those of a cluster, whose threads meet in parts
   epoch = block_start = ++now, in_parts = false;
-  if (engines) meet_in_parts();
+  if (engines || blocks > 1) meet_in_parts();
   memset(warp_time, 0, sizeof warp_time);
-  for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
+  for (const Region &r : shared_arrays)  // NaN in every float type
+    if (r.rank < blocks) memset((void *)r.start, 0xff, r.bytes);
   for (unsigned t = 0; t < threads; ++t) {
     fibers[t].state = READY, fibers[t].asked = nullptr, fibers[t].vain = 0;
     copies[t].clear(), groups[t] = 0, products[t].clear(), product_groups[t] = 0, held[t].clear();

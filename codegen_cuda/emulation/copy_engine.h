@@ -151,6 +151,20 @@ inline void load(int line, Transfer job, void *at, unsigned alignment) {
   });
 }
 
+// The same to shared memory of all blocks of a cluster in `mask`, and the bytes count at a barrier of each.
+inline void multicast(int line, const Transfer &job, void *at, unsigned alignment, unsigned mask) {
+  if (mask == 0 || mask >> blocks) wrong("copy", line, "copies to blocks %#x of a cluster of %u", mask, blocks);
+  for (unsigned rank = 0; rank < blocks; ++rank) {
+    if (!(mask >> rank & 1)) continue;
+    must_run(rank, line, "copies to");
+    const uintptr_t further = windows[rank].start - shared_start;
+    Transfer there = job;
+    there.shared += further;
+    for (Piece &p : there.pieces) p.shared += further;
+    load(line, there, (char *)at + further, alignment);
+  }
+}
+
 inline void store(int line, Transfer job, unsigned alignment) {
   Region &r = shared_place(job.shared, job.bytes, alignment, line);
   const unsigned t = job.thread;
@@ -200,7 +214,7 @@ inline void wait_for_stores(unsigned t, unsigned left, bool read_only) {
 // What must not be left over when a block ends.
 inline void end_copies() {
   for (unsigned t = 0; t < threads; ++t) {
-    here.thread = t, here.at_thread = unrank(t, here.block);
+    stand_at(t);
     for (auto &s : stores[t]) {
       if (!s->read)
         report("copy", s->pc, 0, 0, "ends while the copy engine has not read what it stores of %s: wait_group.read is "
@@ -213,6 +227,7 @@ inline void end_copies() {
     if (b.on_the_way)
       report("copy", 0, 0, 0, "ends while %zu bytes are on their way, for which nobody waited at the barrier at %s",
              b.on_the_way, place_name(b.at).c_str());
+  judge_ends();
   forget_barriers();
 }
 
@@ -231,6 +246,10 @@ void emu_box_load(int line, const void *map, const int *at, int rank, void *to, 
   const TensorMap &m = map_at(map, rank, line);
   load(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER, m.rounds), barrier, 128);
 }
+void emu_box_multicast(int line, const void *map, const int *at, int rank, void *to, void *barrier, unsigned mask) {
+  const TensorMap &m = map_at(map, rank, line);
+  multicast(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER), barrier, 128, mask);
+}
 // Boxes are loaded from before a tensor, as they are from behind it; of a store an H200 makes an illegal instruction.
 void emu_box_store(int line, const void *map, const int *at, int rank, void *from) {
   const TensorMap &m = map_at(map, rank, line);
@@ -240,6 +259,9 @@ void emu_box_store(int line, const void *map, const int *at, int rank, void *fro
 }
 void emu_row_load(int line, void *to, const void *from, unsigned bytes, void *barrier) {
   load(line, row_of((uintptr_t)from, (uintptr_t)to, bytes, CALLER, line), barrier, 16);
+}
+void emu_row_multicast(int line, void *to, const void *from, unsigned bytes, void *barrier, unsigned mask) {
+  multicast(line, row_of((uintptr_t)from, (uintptr_t)to, bytes, CALLER, line), barrier, 16, mask);
 }
 void emu_row_store(int line, void *to, const void *from, unsigned bytes) {
   store(line, row_of((uintptr_t)to, (uintptr_t)from, bytes, CALLER, line), 16);

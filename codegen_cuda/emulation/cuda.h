@@ -17,6 +17,10 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
+// Blocks of a cluster, 1, 2, 4 or 8 of them along x: told by the section that a kernel lies in.
+#define __cluster_dims__(...) EMU_CLUSTER(__VA_ARGS__, 1, 1)
+#define EMU_CLUSTER(x, y, z, ...) __attribute__((section("emu_cluster_" #x), aligned(EMU_IS_CLUSTER(x, y, z) ? 16 : 3)))
+#define EMU_IS_CLUSTER(x, y, z) (((x) == 1 || (x) == 2 || (x) == 4 || (x) == 8) && (y) == 1 && (z) == 1)
 #define __restrict__
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ __attribute__((aligned(32768))) thread_local
@@ -290,6 +294,17 @@ template <class... A> inline const int *emu_parameters(void (*)(A...)) {
   static const int codes[] = {(int)sizeof...(A), EmuParameter<A>::code...};
   return codes;
 }
+extern "C" __attribute__((weak, visibility("hidden"))) const char __start_emu_cluster_2[], __stop_emu_cluster_2[],
+    __start_emu_cluster_4[], __stop_emu_cluster_4[], __start_emu_cluster_8[], __stop_emu_cluster_8[];
+template <class F> inline int emu_blocks_of_cluster(F *kernel) {
+  const uintptr_t at = (uintptr_t)kernel;
+  const auto within = [at](const char *start, const char *end) { return at - (uintptr_t)start < end - start; };
+  return within(__start_emu_cluster_2, __stop_emu_cluster_2)   ? 2
+         : within(__start_emu_cluster_4, __stop_emu_cluster_4) ? 4
+         : within(__start_emu_cluster_8, __stop_emu_cluster_8) ? 8
+                                                               : 1;
+}
 #define EMU_KERNEL(name)                                                               \
   extern "C" EMU_UNSEEN void emu_enter_##name(void **v) { emu_enter(name, v); }        \
+  extern "C" int emu_cluster_##name() { return emu_blocks_of_cluster(name); }          \
   extern "C" const int *emu_parameters_##name() { return emu_parameters(name); }

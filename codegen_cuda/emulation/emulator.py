@@ -1,10 +1,10 @@
 """The block emulator: emitted CUDA kernels on the CPU, with what they do wrong.
 
-The very same source is compiled as host C++ and run block by block, the threads of a block as fibers.  Results are
-exact up to the host's arithmetic; accesses out of bounds, races, reads of what nothing wrote, misaligned vectors,
-barriers that only some threads reach and divisions by zero are findings.  Asynchronous copies arrive when their
-thread waits for them, no earlier; so do those of the copy engine (`copy_engine.h`).  A kernel runs in a process of its
-own.
+The very same source is compiled as host C++ and run block by block, or cluster of blocks by cluster, threads as fibers.
+Results are exact up to the host's arithmetic; accesses out of bounds, races, reads of what nothing wrote, misaligned
+vectors, barriers that only some threads reach and divisions by zero are findings.  Asynchronous copies arrive when
+their thread waits for them, no earlier; so do those of the copy engine (`copy_engine.h`).  A kernel runs in a process
+of its own.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ CHECK_FLAGS = (
     "-fsanitize=thread", "-fsanitize=bounds,alignment,integer-divide-by-zero", "-fno-tree-sra",
     "-fno-tree-loop-distribute-patterns", "-fno-tree-loop-im",
 )  # fmt: skip
-HOST_FLAGS = ("-std=c++20", "-O2", "-U_FORTIFY_SOURCE", "-rdynamic")
+HOST_FLAGS = ("-std=c++20", "-O2", "-U_FORTIFY_SOURCE", "-rdynamic", "-pthread")
 HOST_LIBRARIES = ("-Wl,--no-as-needed", "-ldl", "-lm")
 FEW = 3
 """Libraries of a process for which it is not worth while to have `cuda.h` read once for all that follow."""

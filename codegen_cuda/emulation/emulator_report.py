@@ -15,8 +15,8 @@ class Finding:
     """One forbidden thing that a thread did.
 
     `kind` is "out of bounds", "race", "uninitialised", "misaligned", "divergence", "division", "crash", "deadlock", or,
-    of barriers in shared memory and of the copy engine, "barrier" or "copy"; `line` counts the kernel's source from 1,
-    `other_line` is that of the earlier access of a race; None where it is not known.
+    of barriers in shared memory, the copy engine and blocks that have ended, "barrier", "copy" or "cluster"; `line`
+    counts the kernel's source from 1, `other_line` is that of the earlier access of a race; None where it is not known.
     """
 
     kind: str

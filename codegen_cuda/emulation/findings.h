@@ -10,15 +10,23 @@
 
 struct Dim { unsigned v[3]; };
 
+inline Dim unrank(unsigned rank, const Dim &d) {
+  return {{rank % d.v[0], rank / d.v[0] % d.v[1], rank / d.v[0] / d.v[1]}};
+}
+
 struct Place {  // the thread that runs
   const char *kernel;
   Dim grid, block, at_block, at_thread;
-  unsigned thread;  // rank in its block
+  unsigned thread;       // its number
+  unsigned first_block;  // of those that run together
 };
 inline Place here;
 
+// The blocks of a cluster run together, and their threads are numbered through; another block runs alone.
+inline unsigned blocks = 1, block_threads;
+inline unsigned rank_of(unsigned thread) { return thread / block_threads; }
+
 inline uintptr_t module_base, module_end;  // the kernels' library
-inline jmp_buf stopped;                    // back to main(): the launch is given up
 inline const size_t FINDINGS = 32;         // distinct ones; later ones are dropped
 
 struct Seen {
@@ -58,11 +66,13 @@ inline void report(const char *kind, uintptr_t pc, uintptr_t other, int line, co
   fflush(stdout);
 }
 
-[[noreturn]] inline void stop() { _longjmp(stopped, 1); }
+[[noreturn]] void stop();  // host.cpp: the launch is given up
 
 inline std::string name_of(unsigned thread) {
-  const unsigned x = here.block.v[0], y = here.block.v[1];
+  const Dim at = unrank(thread % block_threads, here.block);
   char text[64];
-  snprintf(text, sizeof text, "(%u, %u, %u)", thread % x, thread / x % y, thread / x / y);
+  const int end = snprintf(text, sizeof text, "(%u, %u, %u)", at.v[0], at.v[1], at.v[2]);
+  const unsigned rank = rank_of(thread);
+  if (rank != rank_of(here.thread)) snprintf(text + end, sizeof text - (size_t)end, " of block %u", rank);
   return text;
 }

@@ -1,5 +1,6 @@
 // PTX of Hopper as functions, named as the instructions are (ansor_ext/tensor_core/emulated_ptx.py): barriers in shared
-// memory, named barriers, the copy engine.  What they do is in barriers.h and copy_engine.h, on the host's side.
+// memory, named barriers, clusters of blocks, the copy engine.  What they do is in barriers.h and copy_engine.h, on the
+// host's side.
 #pragma once
 
 extern "C" {
@@ -7,13 +8,21 @@ void emu_mbarrier_init(int line, void *at, unsigned count);
 void emu_mbarrier_invalidate(int line, void *at);
 void emu_mbarrier_arrive(int line, void *at, unsigned arrivals, int bytes);
 int emu_mbarrier_wait(int line, void *at, unsigned parity, int polls);
+void emu_mbarrier_arrive_in_cluster(int line, unsigned place, unsigned arrivals);
+unsigned emu_map_to_block(int line, unsigned place, unsigned rank);
+__attribute__((const)) unsigned emu_cluster_rank();
+__attribute__((const)) unsigned emu_cluster_blocks();
+void emu_cluster_arrive(int line);
+void emu_cluster_wait(int line);
 void emu_fence_barriers();
 void emu_fence_proxy();
 void emu_meet_at(int line, unsigned id, unsigned count, int waits);
 void emu_registers(int line, int count);
 void emu_box_load(int line, const void *map, const int *at, int rank, void *to, void *barrier);
+void emu_box_multicast(int line, const void *map, const int *at, int rank, void *to, void *barrier, unsigned mask);
 void emu_box_store(int line, const void *map, const int *at, int rank, void *from);
 void emu_row_load(int line, void *to, const void *from, unsigned bytes, void *barrier);
+void emu_row_multicast(int line, void *to, const void *from, unsigned bytes, void *barrier, unsigned mask);
 void emu_row_store(int line, void *to, const void *from, unsigned bytes);
 void emu_stores_commit();
 void emu_stores_wait(unsigned left, int read_only);
@@ -43,7 +52,17 @@ template <class T, class P>
 __forceinline__ void emu_mbarrier_test_wait_parity_shared_b64(int line, T &done, P at, unsigned parity) {
   done = emu_mbarrier_wait(line, emu_shared(at), parity, 1) != 0;
 }
-inline void emu_fence_mbarrier_init_release_cluster(int) { emu_fence_barriers(); }
+EMU_PTX emu_mbarrier_arrive_shared_cluster_b64(int line, P at, unsigned count = 1) {
+  emu_mbarrier_arrive_in_cluster(line, (unsigned)at, count);
+}
+template <class T, class P> __forceinline__ void emu_mapa_shared_cluster_u32(int line, T &to, P at, unsigned rank) {
+  to = emu_map_to_block(line, (unsigned)at, rank);
+}
+inline void emu_barrier_cluster_arrive_release_aligned(int line) { emu_cluster_arrive(line); }
+inline void emu_barrier_cluster_arrive_aligned(int line) { emu_cluster_arrive(line); }
+inline void emu_barrier_cluster_wait_acquire_aligned(int line) { emu_cluster_wait(line); }
+inline void emu_barrier_cluster_wait_aligned(int line) { emu_cluster_wait(line); }
+inline void emu_fence_mbarrier_init(int) { emu_fence_barriers(); }
 inline void emu_fence_proxy_async(int) { emu_fence_proxy(); }
 inline void emu_fence_proxy_async_shared(int) { emu_fence_proxy(); }
 inline void emu_fence_proxy_async_global(int) {}
@@ -66,6 +85,11 @@ __forceinline__ void emu_cp_async_bulk_tensor_shared_global_mbarrier_complete_tx
   emu_box_load(line, (const void *)map, at, rank, emu_shared(to), emu_shared(barrier));
 }
 template <class M, class P, int rank, class... Hint>
+__forceinline__ void emu_cp_async_bulk_tensor_shared_global_mbarrier_complete_tx_bytes_multicast_cluster(
+    int line, P to, M map, const int (&at)[rank], P barrier, unsigned mask, Hint...) {
+  emu_box_multicast(line, (const void *)map, at, rank, emu_shared(to), emu_shared(barrier), mask & 0xffff);
+}
+template <class M, class P, int rank, class... Hint>
 __forceinline__ void emu_cp_async_bulk_tensor_global_shared_bulk_group(
     int line, M map, const int (&at)[rank], P from, Hint...) {
   emu_box_store(line, (const void *)map, at, rank, emu_shared(from));
@@ -74,6 +98,11 @@ template <class M, class P, class... Hint>
 __forceinline__ void emu_cp_async_bulk_shared_global_mbarrier_complete_tx_bytes(
     int line, P to, M from, unsigned bytes, P barrier, Hint...) {
   emu_row_load(line, emu_shared(to), (const void *)from, bytes, emu_shared(barrier));
+}
+template <class M, class P, class... Hint>
+__forceinline__ void emu_cp_async_bulk_shared_global_mbarrier_complete_tx_bytes_multicast_cluster(
+    int line, P to, M from, unsigned bytes, P barrier, unsigned mask, Hint...) {
+  emu_row_multicast(line, emu_shared(to), (const void *)from, bytes, emu_shared(barrier), mask & 0xffff);
 }
 template <class M, class P, class... Hint>
 __forceinline__ void emu_cp_async_bulk_global_shared_bulk_group(int line, M to, P from, unsigned bytes, Hint...) {

@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "copy_engine.h"
 
@@ -31,6 +32,7 @@ unsigned emu_block_dim(int axis) { return here.block.v[axis]; }
 unsigned emu_grid_dim(int axis) { return here.grid.v[axis]; }
 
 void emu_barrier(int line) {
+  if (blocks > 1) return meet_at(line, 0, 0, true);
   Fiber &f = fibers[here.thread];
   f.state = AT_BARRIER, f.line = line;
   back_to_scheduler(f);
@@ -174,11 +176,15 @@ static void on_signal(int number, siginfo_t *info, void *context) {
   stop();
 }
 
-static void catch_signals() {
-  static char stack[1 << 16];
+static void have_stack_for_signals() {
+  static thread_local char stack[1 << 16];
   stack_t alternate{};
   alternate.ss_sp = stack, alternate.ss_size = sizeof stack;
   sigaltstack(&alternate, nullptr);
+}
+
+static void catch_signals() {
+  have_stack_for_signals();
   struct sigaction action{};
   action.sa_sigaction = on_signal, action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   for (int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(s, &action, nullptr);
@@ -197,6 +203,7 @@ static void *library;
 struct alignas(64) Value { unsigned char bytes[MAP_BYTES]; };
 static std::vector<Value> values;
 static std::vector<Launch> launches;
+static std::vector<Region> declared;  // shared arrays, which begin at offsets here
 
 static int find_module(dl_phdr_info *info, size_t, void *symbol) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -225,7 +232,7 @@ static void read_buffer(std::istringstream &line) {
   if (file < 0 || p == MAP_FAILED) refuse("the memory of %s cannot be mapped: %s", name.c_str(), strerror(errno));
   close(file);
   const int shift = log2_of(granule);
-  buffers.push_back({name, start, bytes, shift, 16, false, ready, new_cells(bytes, shift), nullptr});
+  buffers.push_back({name, start, bytes, shift, 16, false, ready, new_cells(bytes, shift), nullptr, 0});
 }
 
 static void read_job(const char *path) {
@@ -245,7 +252,7 @@ static void read_job(const char *path) {
       size_t granule;
       line >> r.name >> r.start >> r.bytes >> r.alignment >> granule;
       r.shift = log2_of(granule), r.shared = true;
-      shared_arrays.push_back(r);
+      declared.push_back(r);
     } else if (word == "buffer") {
       read_buffer(line);
     } else if (word == "value") {
@@ -265,17 +272,50 @@ static void read_job(const char *path) {
   }
 }
 
-static void place_shared_arrays() {
-  const uintptr_t base = (uintptr_t)dlsym(library, "emu_dynamic_shared") - shared_arrays.back().start;
-  shared_start = UINTPTR_MAX;
-  for (Region &r : shared_arrays) {
-    r.start += base;
+// The shared arrays of the block of this rank of a cluster are those of this thread.
+static void place_shared_arrays(unsigned rank) {
+  const uintptr_t base = (uintptr_t)dlsym(library, "emu_dynamic_shared") - declared.back().start;
+  Window &window = windows[rank] = {UINTPTR_MAX, 0};
+  for (Region r : declared) {
+    r.start += base, r.rank = rank;
+    if (rank) r.name += " of block " + std::to_string(rank);
     r.cells = new_cells(r.bytes, r.shift);
     r.reads = shadow<LastRead>(r.bytes, r.shift, MOST_READERS);
-    shared_start = std::min(shared_start, r.start);
-    shared_end = std::max(shared_end, r.start + std::max<size_t>(r.bytes, 32768));
+    window.start = std::min(window.start, r.start);
+    window.end = std::max(window.end, r.start + std::max<size_t>(r.bytes, 32768));
+    shared_arrays.push_back(r);
   }
-  shared_start &= ~(uintptr_t)65535;
+  window.start &= ~(uintptr_t)65535;
+}
+
+static void have_threads_for(unsigned ranks) {
+  static unsigned have = 1;
+  for (; have < ranks; ++have) {
+    sem_init(&turn[have], 0, 0);
+    std::thread([rank = have] {
+      have_stack_for_signals();
+      place_shared_arrays(rank);
+      run_fibers_of(rank);
+    }).detach();
+    while (sem_wait(&turn_is_over)) {}
+  }
+}
+
+// How many blocks run together.
+static void begin_clusters(const Launch &l) {
+  const unsigned blocks_before = blocks, threads_before = block_threads;
+  block_threads = l.block.v[0] * l.block.v[1] * l.block.v[2];
+  blocks = (unsigned)((int (*)())dlsym(library, ("emu_cluster_" + l.kernel).c_str()))();
+  threads = blocks * block_threads;
+  if (l.grid.v[0] % blocks)
+    refuse("kernel %s has clusters of %u blocks, and a grid of %u, which is no multiple of that", l.kernel.c_str(),
+           blocks, l.grid.v[0]);
+  if (blocks > 1 && (block_threads % GROUP_THREADS || threads > 1024))
+    refuse("kernel %s has clusters of %u blocks of %u threads; the emulator knows those of multiples of %d, 1024 in "
+           "all", l.kernel.c_str(), blocks, block_threads, (int)GROUP_THREADS);
+  have_threads_for(blocks);
+  const bool alike = blocks == blocks_before && (blocks == 1 || block_threads == threads_before);
+  for (Fiber &f : fibers) f.made &= alike;  // a fiber stays on its thread of the host
 }
 
 static std::vector<void *> bind_arguments(const Launch &l, std::vector<Value> &storage) {
@@ -306,15 +346,19 @@ static void run_launch(const Launch &l) {
   std::vector<void *> pointers = bind_arguments(l, storage);
   entry = (void (*)(void **))dlsym(library, ("emu_enter_" + l.kernel).c_str());
   arguments = pointers.data();
-  shared_arrays.back().bytes = l.dynamic_bytes;
+  begin_clusters(l);
+  for (size_t i = declared.size(); i <= shared_arrays.size(); i += declared.size())
+    shared_arrays[i - 1].bytes = l.dynamic_bytes;
   here.kernel = l.kernel.c_str(), here.grid = l.grid, here.block = l.block;
-  threads = l.block.v[0] * l.block.v[1] * l.block.v[2];
   launch_start = ++now;
-  const unsigned blocks = l.grid.v[0] * l.grid.v[1] * l.grid.v[2];
-  for (unsigned b = 0; b < blocks; ++b) {
-    here.at_block = unrank(b, l.grid);
-    run_block();
-  }
+  const unsigned count = l.grid.v[0] * l.grid.v[1] * l.grid.v[2];
+  for (here.first_block = 0; here.first_block < count; here.first_block += blocks) run_blocks();
+}
+
+void stop() {
+  printf("done\t%lu\n", (unsigned long)accesses);
+  fflush(stdout);
+  _exit(0);
 }
 
 int main(int, char **argv) {
@@ -322,12 +366,10 @@ int main(int, char **argv) {
   if (library == nullptr) refuse("the job names no library");
   watched = *(const int *)dlsym(library, "emu_checked") != 0;
   dl_iterate_phdr(find_module, dlsym(library, ("emu_enter_" + launches.at(0).kernel).c_str()));
-  place_shared_arrays();
+  sem_init(&turn_is_over, 0, 0);
+  place_shared_arrays(0);
   reserve_stacks();
   catch_signals();
-  if (!_setjmp(stopped))
-    for (const Launch &l : launches) run_launch(l);
-  printf("done\t%lu\n", (unsigned long)accesses);
-  fflush(stdout);
-  _exit(0);
+  for (const Launch &l : launches) run_launch(l);
+  stop();
 }

@@ -1,9 +1,9 @@
 // Which bytes a thread may touch, and who touched them last.
 //
 // Every buffer argument lies in a slot of its own, 64 GiB wide, so that no 32-bit index leads from one to another;
-// shared arrays are found by their symbols.  Each granule (an element, or less) has a cell that remembers its last
-// write and its last reads in time, time being counted in barriers.  Threads of one warp may also be ordered by
-// __syncwarp of all its live lanes, which counts per warp.
+// shared arrays are found by their symbols, of which each block of a cluster has its own.  Each granule (an element, or
+// less) has a cell that remembers its last write and its last reads in time, time being counted in barriers.  Threads of
+// one warp may also be ordered by __syncwarp of all its live lanes, which counts per warp.
 #pragma once
 #include <sys/mman.h>
 
@@ -25,14 +25,19 @@ struct Region {
   bool shared, ready;  // `ready`: holds values before the first write
   Cell *cells;
   LastRead *reads;   // of shared memory: `readers()` of each cell
+  unsigned rank;     // of shared memory: that of its block in a cluster
 };
 
 inline const uintptr_t SLOTS = 0x100000000000;
 inline const int SLOT_SHIFT = 36;
 inline const uintptr_t IN_SLOT = (uintptr_t)1 << 35;
 
-inline std::vector<Region> buffers, shared_arrays;
-inline uintptr_t shared_start, shared_end;
+enum { MOST_BLOCKS = 8 };  // of a cluster
+struct Window { uintptr_t start, end; };
+
+inline std::vector<Region> buffers, shared_arrays;  // those of a cluster's first block, of the next one, ...
+inline Window windows[MOST_BLOCKS];                 // the shared memory of each block
+inline uintptr_t shared_start, shared_end;          // that of the running thread's block
 inline uintptr_t stack_start;
 inline const size_t STACK_BYTES = 1 << 17;
 inline uint64_t accesses;
@@ -45,13 +50,24 @@ template <class T> inline T *shadow(size_t bytes, int shift, size_t each = 1) {
 }
 inline Cell *new_cells(size_t bytes, int shift) { return shadow<Cell>(bytes, shift); }
 
+inline Region *shared_array_of(uintptr_t a) {
+  for (Region &r : shared_arrays)
+    if (a - r.start < 32768 || a - r.start < r.bytes) return &r;
+  return nullptr;
+}
+
 inline Region *region_of(uintptr_t a) {
-  if (a - shared_start < shared_end - shared_start) {
-    for (Region &r : shared_arrays)
-      if (a - r.start < 32768 || a - r.start < r.bytes) return &r;
-  }
   const uintptr_t slot = (a - SLOTS) >> SLOT_SHIFT;
-  return slot < buffers.size() ? &buffers[slot] : nullptr;
+  Region *own = a - shared_start < shared_end - shared_start ? shared_array_of(a) : nullptr;
+  return own ? own : slot < buffers.size() ? &buffers[slot] : shared_array_of(a);
+}
+
+inline void stand_at(unsigned thread) {
+  const unsigned rank = rank_of(thread);
+  here.thread = thread;
+  here.at_thread = unrank(thread - rank * block_threads, here.block);
+  here.at_block = unrank(here.first_block + rank, here.grid);
+  shared_start = windows[rank].start, shared_end = windows[rank].end;
 }
 
 inline std::string accessor(const Cell &c, bool write) {

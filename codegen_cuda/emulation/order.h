@@ -12,7 +12,7 @@
 #include "findings.h"
 
 inline uint32_t now, launch_start, block_start, epoch;  // times
-inline unsigned threads;                                // in a block
+inline unsigned threads;                                // that run together
 inline uint16_t warp_time[32];
 
 enum { GROUP_THREADS = 128, GROUPS = 8, MOST_BARRIERS = 256 };

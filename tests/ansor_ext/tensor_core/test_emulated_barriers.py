@@ -165,7 +165,6 @@ def test_one_lane_is_elected() -> None:
         (MADE + "if (t == 0) arrive_n(at(b), 3);", "once too often: its phase 0 has all of its 2 arrivals"),
         (MADE + "if (t < 63) arrive(at(b + 1)); await(at(b + 1), 0);", "lacks 1 of 64 arrivals and 0 bytes"),
         ("if (t == 0) init(at(b), 1); if (t == 33) arrive(at(b));", "which thread .0, 0, 0. initialises"),
-        ('asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(at(b)));', "in clusters are not emulated"),
         ('asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");', "needs a group of 128 threads"),
         ("bar(16, 64);", "waits at barrier 16"),
         (MADE + "if (t == 5) b[1] = 0;", "writes byte 8 of b, where a barrier is in use"),
