@@ -108,8 +108,8 @@ def _in_view(
     buffer: Buffer, view: tuple[int, ...], way: Sequence[int], terms: Sequence[tuple[Expr, int]],
     given: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier, around: Set[Var],
 ) -> Box | None:  # fmt: skip
-    """The box in a view.  Of a constant each axis but the last has its quotient, or one more; coordinates that count
-    further than their axis are carried, or not: zeros and ones of a `way` say which."""
+    """The box in a view.  Of a constant each axis but the last has its quotient, or one more; the last coordinate may
+    count further than its axis, and is carried then: zeros and ones of a `way` say which."""
     strides = [prod(view[d + 1 :]) for d in range(len(view))]
     start: list[Expr] = [as_expr(0)] * len(view)
     fixed, order, box, steps = [0] * len(view), [], [1] * len(view), [1] * len(view)
@@ -122,8 +122,8 @@ def _in_view(
             box[d], steps[d] = loops[e], factor // strides[d]
         else:
             start[d] = binary("+", start[d], binary("*", e, factor // strides[d]))
-    start = _carried(start, view, ranges) if way[0] else start
     start = [ranges.simplify(binary("+", x, n)) for x, n in zip(start, fixed, strict=True)]
+    start = _carried(start, view, ranges) if way[0] and len(view) > 1 else start
     one_each = [d for _, d in sorted(order)] == sorted({d for _, d in order}) and len(order) == len(loops)
     if not one_each or min(steps) < 1 or steps[-1] != 1 or any(loops.keys() & free_vars(x) for x in start):
         return None
@@ -146,16 +146,10 @@ def _shared_out(n: int, strides: Sequence[int], up: Sequence[int]) -> list[int]:
 
 
 def _carried(start: Sequence[Expr], view: Sequence[int], ranges: Simplifier) -> list[Expr]:
-    """The same coordinates where one that counts further than its axis is carried over to the axis before."""
-    out = [ranges.simplify(x) for x in start]
-    for d in range(len(out) - 1, 0, -1):
-        high = ranges.bounds(out[d])[1]
-        if high is None or high >= view[d]:
-            over = binary("//", out[d], view[d])
-            out[d - 1 : d + 1] = [
-                ranges.simplify(x) for x in (binary("+", out[d - 1], over), binary("%", out[d], view[d]))
-            ]
-    return out
+    """The same coordinates, where the last one counts further than its axis and is carried over to the one before."""
+    *rest, before, last = start
+    over, left = binary("//", last, view[-1]), binary("%", last, view[-1])
+    return [*rest, *[ranges.simplify(x) for x in (binary("+", before, over), left)]]
 
 
 def _means(x: Expr, y: Expr, ranges: Simplifier) -> bool:
