@@ -36,8 +36,6 @@ class CudaTensorCores(TensorCores):
         self.grouped = multiplies_in_groups(body)
         if self.grouped:
             self.alignment, self.fence = TILE_BYTES, FENCE
-        if any(isinstance(s, RingCall) and s.function == "pair_open" for s in stmts_of(body)):
-            self.cluster = "__cluster_dims__(1, 2, 1) "
 
     def nest(self, nest: KernelNest) -> KernelNest:
         """A kernel of groups of warps in the form that it is written in.

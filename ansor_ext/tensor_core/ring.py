@@ -6,17 +6,14 @@
            d += A[t % S] * B[t % S]                   for t: wait until tile t % S is full; d += A * B
                                                              the product before that is through: its tile is empty
 
-This is how a pipeline is written whose tiles are copied by one thread, as boxes of an array; other kernels are refused
-(`ring_parts.py`).  A tile has two barriers (`mbarrier`) in shared memory.  `full` counts the bytes that arrive, `empty`
-the groups that are through with it; each opens once every S iterations, in phase t / S, of which a waiting thread names
-the parity.  A product goes on while the next one begins, so a tile is released an iteration later.  If a block computes
-several parts of the result in a loop, t goes on from one to the next, and tiles of the next part arrive during the
-epilogue.  Floats are rounded to the nearest TF32 number on their way where the product reads them so
-(`mma_meaning.py`).
+This is how a pipeline is written whose tiles are copied by one thread, as boxes of an array (`copy_boxes.py`).  A tile
+has two barriers (`mbarrier`) in shared memory.  `full` counts the bytes that arrive, `empty` the groups that are
+through with it; each opens once every S iterations, in phase t / S, of which a waiting thread names the parity.  A
+product goes on while the next one begins, so a tile is released an iteration later.  If a block computes several parts
+of the result in a loop, t goes on from one to the next, and tiles of the next part arrive during the epilogue.
 
-If there are two blocks along blockIdx.y, and a tile is the same for both, they are a pair, a cluster of the hardware:
-each fetches half of such a tile into the shared memory of both, so it comes from L2 once.  A tile is then empty when
-the groups of both blocks are through with it, and both run the same iterations, with results to store or without.
+What is copied before the loop must be what iterations would copy; a kernel of another form is refused.  Floats are
+rounded to the nearest TF32 number on their way where the product reads them so (`mma_meaning.py`).
 """
 
 from __future__ import annotations
@@ -24,40 +21,85 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 
-from codegen_cuda.program.cuda_program import KernelNest
+from codegen_cuda.program.cuda_program import KernelNest, loads_in
+from codegen_cuda.program.errors import EmitError
 from te_lite.bounds.loop_scope import BLOCKS
+from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import BufferLoad, Compare, Const, Expr, Var, as_expr, binary, compare, logical_and, logical_or
+from te_lite.expr.expr import BufferLoad, Compare, Const, Expr, Var, as_expr, binary, compare, logical_and, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute
-from te_lite.loops.stmt import Buffer, If, Stmt, allocated, bodies, map_exprs, seq, with_bodies
+from te_lite.loops.stmt import (
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    allocated,
+    bodies,
+    flattened,
+    map_exprs,
+    seq,
+    stmts_of,
+    stored_in,
+    with_bodies,
+)
 
+from ..pipeline.async_copy import moved
 from .box_store import Group, in_boxes
-from .copy_boxes import Box
-from .instructions import RingCall
+from .copy_boxes import MOST_BOX, UNIT, Box, box_of, can_be_told, conjuncts
+from .instructions import RingCall, WarpMultiply
+from .layouts import boxed
 from .mma import GROUP_ROW_BYTES, WARPS
-from .ring_parts import Fetch, Pipe, fetch_at, guards_of, in_tile, pipe_of
 
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
 """Sums of a thread with which two groups need more registers than a third part; what the thread that fetches, and
 those that multiply, get then."""
-PAIR, EIGHT = "blockIdx.y", 8
-"""Where two blocks are a pair; rows after which a swizzle repeats."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A box of an array that is copied to a tile of `tile`, from `first` on."""
+
+    tile: Buffer
+    first: Expr
+    box: Box
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """The parts of a kernel: `clear` its sums; iterations `loop` of `fetches` and a `product`; `last` stores results.
+
+    `part` is the loop over parts of the result, if there is one.
+    """
+
+    held: tuple[Buffer, ...]
+    part: For | None
+    clear: tuple[Stmt, ...]
+    loop: For
+    fetches: tuple[Fetch, ...]
+    product: WarpMultiply
+    last: tuple[Stmt, ...]
+
+    @property
+    def tiles(self) -> int:
+        return self.fetches[0].tile.shape[0]
 
 
 def in_ring(nest: KernelNest) -> KernelNest:
     """A kernel with a producer and consumers of its tiles.  Raises EmitError for one that has another form."""
     nest = _with_work(nest)
     ranges = nest.ranges()
-    return _Ring(nest, ranges, pipe_of(nest, ranges)).nest_in_roles()
+    return _Ring(nest, ranges, _pipe(nest, ranges)).nest_in_roles()
 
 
 def _with_work(nest: KernelNest) -> KernelNest:
     """The kernel without blocks beyond the last one that stores anything, where there is one part of the result."""
     loops = dict(nest.loops)
-    for c in guards_of(nest.body, frozenset(loop.var for tag, loop in loops.items() if tag in BLOCKS)):
+    for c in _guards(nest.body, frozenset(loop.var for tag, loop in loops.items() if tag in BLOCKS)):
         for tag, loop in nest.loops.items():
             match c:
                 case Compare(op="<", a=Var() as a, b=Const(value=value)) if a is loop.var:
@@ -65,15 +107,148 @@ def _with_work(nest: KernelNest) -> KernelNest:
     return KernelNest(loops, nest.body)
 
 
-def _is_for_both(f: Fetch, pair: Var) -> bool:
-    """Whether both blocks of a pair need a box, of which each can fetch half of the rows."""
-    rows, depends = prod(f.box.extents[:-1]), any(pair in free_vars(x) for x in f.box.start)
-    return not depends and rows % (2 * EIGHT) == 0 and f.box.extents[_rows_axis(f.box)] % 2 == 0
+def _guards(s: Stmt, around: frozenset[Var]) -> list[Expr]:
+    """The conditions on variables `around` under which all stores to global memory stand."""
+    each = list(_conditions(s))
+    first = [c for c in (each[0] if each else ()) if free_vars(c) <= around]
+    return [c for c in first if all(any(same(c, x) for x in conds) for conds in each)]
 
 
-def _rows_axis(box: Box) -> int:
-    """The outermost axis of a box."""
-    return next((d for d, n in enumerate(box.extents) if n > 1), 0)
+def _conditions(s: Stmt, above: tuple[Expr, ...] = ()) -> Iterator[tuple[Expr, ...]]:
+    """The conditions around each store to global memory."""
+    if isinstance(s, Store) and s.buffer.storage == "global":
+        yield above
+    if isinstance(s, If):
+        above = (*above, *conjuncts(s.cond))
+    for b in bodies(s):
+        yield from _conditions(b, above)
+
+
+def _refuse(holds: bool, law: str, **values: object) -> None:
+    require(holds, EmitError, "copy engine", law, **values)
+
+
+# --------------------------------------------------------------------------------------------------------- parts
+
+
+def _pipe(nest: KernelNest, ranges: Simplifier) -> Pipe:
+    held: list[Buffer] = []
+    parts = list(flattened(nest.body, held))
+    part = parts[0] if len(parts) == 1 and isinstance(parts[0], For) else None
+    if isinstance(part, For):
+        parts = list(flattened(part.body, held))
+    places = [k for k, s in enumerate(parts) if _is_pipeline(s)]
+    _refuse(len(places) == 1, "a kernel must have one loop over pipelined tiles that groups of warps multiply")
+    loop = parts[places[0]]
+    assert isinstance(loop, For) and isinstance(loop.body, Seq)
+    _, fetch, product = loop.body.stmts
+    assert isinstance(fetch, If) and isinstance(product, WarpMultiply)
+    within = nest.ranges()
+    stmts = list(flattened(fetch.then, []))
+    left = loop.extent - _tiles_of(stmts) if stmts else 0
+    if left >= 0:  # of iterations that fetch, conditions of copies hold that are not written
+        within.bind(loop.var, 0, left)
+    fetches = tuple([_fetch(nest, s, within) for s in stmts])
+    tiles = {f.tile for f in fetches}
+    before, last = parts[: places[0]], tuple(parts[places[0] + 1 :])
+    copies = [s for s in before if stored_in(s) and stored_in(s) <= tiles]
+    clear = tuple([s for s in before if s not in copies and not isinstance(s, Barrier)])
+    found = Pipe(tuple(held), part, clear, loop, fetches, product, last)
+    views = {f.tile: f.box.view for f in fetches}
+    _check(found, fetch, [_fetch(nest, s, ranges, views[next(iter(stored_in(s)))]) for s in copies], ranges)
+    return found
+
+
+def _tiles_of(copies: Sequence[Stmt]) -> int:
+    return min([b.shape[0] for s in copies for b in stored_in(s)], default=0)
+
+
+def _is_pipeline(s: Stmt) -> bool:
+    match s:
+        case For(body=Seq(stmts=(Barrier(publishes=True), If(), WarpMultiply() as product))):
+            return product.a.buffer.storage == "shared"
+    return False
+
+
+def _check(pipe: Pipe, fetch: If, before: Sequence[Fetch], ranges: Simplifier) -> None:
+    """All other statements must be of threads that multiply; tiles hold what iterations fetch, where they read it."""
+    ahead, var = pipe.tiles - 1, pipe.loop.var
+    rest = [x for s in (*pipe.clear, *pipe.last) for x in stmts_of(s)]
+    used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
+    shared = [b for b in used if b.storage == "shared"]
+    _refuse(not shared and not any(isinstance(x, Barrier) for x in rest), "nothing else may go through shared memory")
+    more = compare("<", binary("+", var, ahead), pipe.loop.extent)
+    count = {f.tile.shape[0] for f in pipe.fetches}
+    alike = len(count) == 1 and same(ranges.simplify(fetch.cond), ranges.simplify(more))
+    _refuse(alike and len(before) == ahead * len(pipe.fetches), "each tile must be fetched one turn of the ring ahead")
+    for k, found in enumerate(before):
+        turn, of = divmod(k, len(pipe.fetches))
+        wanted = _at(pipe.fetches[of], {var: as_expr(turn - ahead)}, ranges)
+        fits = found.tile is wanted.tile and _same_box(found, wanted)
+        _refuse(fits, "what is fetched before the loop must be what iterations fetch", tile=found.tile.name)
+    product = pipe.product
+    places = [BufferLoad(f.tile, _at(f, {var: binary("-", var, ahead)}, ranges).first) for f in pipe.fetches]
+    for e in (*places, product.a, product.b):
+        _refuse(var not in free_vars(_in_tile(e, var, ranges)), "a tile must be found by its number", index=e.index)
+
+
+def _in_tile(e: BufferLoad, turn: Expr, ranges: Simplifier) -> Expr:
+    """How far a place lies behind the beginning of the tile of iteration `turn`."""
+    tiles, stride = e.buffer.shape[0], (e.buffer.strides or (e.buffer.size,))[0]
+    begin = binary("*", binary("%", turn, tiles), stride)
+    return ranges.simplify(binary("-", e.index, begin))
+
+
+def _same_box(x: Fetch, y: Fetch) -> bool:
+    starts = zip((x.first, *x.box.start), (y.first, *y.box.start), strict=True)
+    return replace(x.box, start=()) == replace(y.box, start=()) and all(same(a, b) for a, b in starts)
+
+
+def _at(f: Fetch, env: dict[Var, Expr], ranges: Simplifier) -> Fetch:
+    """A fetch in another iteration."""
+    start = tuple([ranges.simplify(substitute(x, env)) for x in f.box.start])
+    return replace(f, first=ranges.simplify(substitute(f.first, env)), box=replace(f.box, start=start))
+
+
+def _fetch(nest: KernelNest, s: Stmt, ranges: Simplifier, view: tuple[int, ...] | None = None) -> Fetch:
+    """What a copy fetches of an array, in a `view` if one is given.
+
+    Raises EmitError where it is no box, or none that lies as tensor cores read it.
+    """
+    loops: dict[Var, int] = {}
+    asked: list[Expr] = []
+    while isinstance(s, For | If):
+        if isinstance(s, For):
+            loops[s.var] = s.extent
+            s = s.body
+        else:
+            asked += conjuncts(s.cond)
+            s = s.then
+    found = moved(s.value) if isinstance(s, Store) else None
+    _refuse(found is not None, "a tile must be copied from global memory by loops over its axes")
+    assert isinstance(s, Store) and found is not None
+    load, cond = found
+    one = [compare("==", x.var, 0) for tag, x in nest.loops.items() if tag.startswith("threadIdx") and x.extent > 1]
+    alone = all(any(same(c, x) for x in asked) for c in one) and len(asked) == len(one)
+    _refuse(alone, "one thread must copy a tile, all of it", conditions=asked)
+    box = box_of(load.buffer, load.index, [] if cond is None else [cond], loops, ranges, view=view)
+    _refuse(box is not None, "a tile must be a box of an array, with zeros beyond its edge", index=load.index)
+    assert box is not None
+    first = ranges.simplify(substitute(s.index, dict.fromkeys(loops, as_expr(0))))
+    columns, nbytes = box.extents[-1], BYTES[s.buffer.dtype]
+    rows = s.buffer.size // s.buffer.shape[0] // columns
+    index: Expr = as_expr(0)
+    for var, extent in loops.items():
+        index = binary("+", binary("*", index, extent), var)
+    place = boxed(s.buffer.name, index, (rows, columns), min(columns, GROUP_ROW_BYTES // nbytes), nbytes)
+    lies = same(ranges.simplify(binary("+", first, place)), ranges.simplify(s.index))
+    _refuse(lies, "a tile must lie in swizzled lines of 128 bytes", index=s.index)
+    law = f"rows of an array must begin at multiples of {UNIT} bytes, boxes have {MOST_BOX} rows at most"
+    _refuse(can_be_told(box), law, array=box.view, box=box.extents)
+    return Fetch(s.buffer, first, box)
+
+
+# --------------------------------------------------------------------------------------------------------- roles
 
 
 @dataclass(frozen=True)
@@ -101,23 +276,7 @@ class _Ring:
     @cached_property
     def guards(self) -> list[Expr]:
         """The conditions on blocks and parts without which no thread stores anything."""
-        return guards_of(seq(*self.pipe.last), self.group.around)
-
-    @cached_property
-    def pair(self) -> Var | None:
-        """The number of a block in its pair, where blocks are pairs."""
-        loop = self.nest.loops.get(PAIR)
-        if loop is None or loop.extent != 2:
-            return None
-        return loop.var if any(_is_for_both(f, loop.var) for f in self.pipe.fetches) else None
-
-    def _of_both(self, guards: Sequence[Expr]) -> list[Expr]:
-        """The conditions under which a block of a pair stores something, of guards of one."""
-        if self.pair is None:
-            return list(guards)
-        one, other = [[substitute(c, {self.pair: as_expr(k)}) for c in guards] for k in (0, 1)]
-        both = [self.ranges.simplify(logical_or(a, b)) for a, b in zip(one, other, strict=True)]
-        return [c for c in both if not (isinstance(c, Const) and c.value)]
+        return _guards(seq(*self.pipe.last), self.group.around)
 
     def nest_in_roles(self) -> KernelNest:
         """The same kernel, with one group of warps more."""
@@ -127,8 +286,6 @@ class _Ring:
         found = in_boxes(last, group, self.ranges)
         if found is not None:
             last, boxes = found
-        of_one = [c for c in self.guards if self.pair in free_vars(c)]
-        last = If(logical_and(*of_one), last) if of_one else last
         many = group.count > 1 and pipe.product.d.buffer.size > MANY_SUMS
         roles = [
             self._role(self._produced(barriers), "registers_less", FEW_REGISTERS if many else 0),
@@ -136,20 +293,15 @@ class _Ring:
         ]
         produces = compare(">=", self.warp, self.warps)
         ended = [] if boxes is None else [group.once(RingCall("boxes_read", (), 0))]
-        releases = group.count * (1 if self.pair is None else 2)
-        given = BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(releases)
-        opened = RingCall("ring_open" if self.pair is None else "pair_open", given)
-        closed = [] if self.pair is None else [RingCall("pair_close", ())]
-        consumes = If(compare("<", self.warp, self.warps), seq(roles[1], *ended))
-        body = seq(opened, If(produces, roles[0]), consumes, *closed)
+        opened = RingCall("ring_open", (BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(group.count)))
+        body = seq(opened, If(produces, roles[0]), If(compare("<", self.warp, self.warps), seq(roles[1], *ended)))
         held = [*pipe.held, barriers, *([boxes] if boxes is not None else [])]
         loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=self.warps + WARPS)}
         return KernelNest(loops, allocated(held, _numbered(body)))
 
     def _role(self, body: Stmt, share: str, registers: int) -> Stmt:
         """What threads of a role do, for each part of the result that there is."""
-        guards = self._of_both(self.guards)
-        part, work = self.pipe.part, If(logical_and(*guards), body) if guards else body
+        part, work = self.pipe.part, If(logical_and(*self.guards), body) if self.guards else body
         inner = work if part is None else replace(part, body=work)
         return seq(*([RingCall(share, (), registers)] if registers else []), inner)
 
@@ -161,7 +313,7 @@ class _Ring:
 
     def _in_turn(self, e: BufferLoad) -> BufferLoad:
         """A place in the tile of an iteration, where iterations of all parts are counted."""
-        within = in_tile(e, self.pipe.loop.var, self.ranges)
+        within = _in_tile(e, self.pipe.loop.var, self.ranges)
         stride = (e.buffer.strides or (e.buffer.size,))[0]
         begin = binary("*", binary("%", self._turn(), self.pipe.tiles), stride)
         return BufferLoad(e.buffer, self.ranges.simplify(binary("+", begin, within)))
@@ -181,7 +333,7 @@ class _Ring:
         own = {loop.var: binary("-", loop.var, self.pipe.tiles - 1)}
         full, calls, nbytes = self._barrier(barriers, self._turn(), False), [], 0
         for f in self.pipe.fetches:
-            now = fetch_at(f, own, self.ranges)
+            now = _at(f, own, self.ranges)
             calls += list(self._boxes(replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index), full))
             nbytes += f.tile.size // f.tile.shape[0] * BYTES[f.tile.dtype]
         body = seq(self._await(barriers, True), RingCall("ring_expect", (full, as_expr(nbytes))), *calls)
@@ -189,30 +341,23 @@ class _Ring:
         return If(one, replace(loop, body=body))
 
     def _boxes(self, f: Fetch, full: BufferLoad) -> Iterator[RingCall]:
-        """A box for each line of its rows; of a tile for both blocks of a pair half of the rows."""
+        """A box for each line of its rows."""
         columns = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
         rows = f.tile.size // f.tile.shape[0] // f.box.extents[-1]
-        start, extents, first, does = list(f.box.start), list(f.box.extents), f.first, "fetch"
-        if self.pair is not None and _is_for_both(f, self.pair):
-            axis, does = _rows_axis(f.box), "share"
-            extents[axis] //= 2
-            start[axis] = binary("+", start[axis], binary("*", self.pair, extents[axis] * f.box.steps[axis]))
-            first = binary("+", first, binary("*", self.pair, rows // 2 * columns))
         nearest = self.pipe.product.op.element.nearest
-        box = replace(f.box, start=(), extents=(*extents[:-1], columns), nearest=nearest)
+        box = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns), nearest=nearest)
         for k in range(f.box.extents[-1] // columns):
-            at = [self.ranges.simplify(x) for x in (*start[:-1], binary("+", start[-1], k * columns))]
-            to = BufferLoad(f.tile, self.ranges.simplify(binary("+", first, k * rows * columns)))
-            yield RingCall(f"box_{does}_{len(at)}d", (to, full, *at[::-1]), box=box)
+            at = [*f.box.start[:-1], self.ranges.simplify(binary("+", f.box.start[-1], k * columns))]
+            to = BufferLoad(f.tile, self.ranges.simplify(binary("+", f.first, k * rows * columns)))
+            yield RingCall(f"box_fetch_{len(at)}d", (to, full, *at[::-1]), box=box)
 
     def _consumed(self, barriers: Buffer, last: Stmt) -> Stmt:
         loop, pipe = self.pipe.loop, self.pipe
         a, b = self._in_turn(pipe.product.a), self._in_turn(pipe.product.b)
         work = replace(pipe.product, a=a, b=b, goes_on=True)
-        release = "ring_release" if self.pair is None else "pair_release"
-        before = self.group.once(RingCall(release, (self._barrier(barriers, self._turn(1), True),)))
+        before = self.group.once(RingCall("ring_release", (self._barrier(barriers, self._turn(1), True),)))
         end = {loop.var: as_expr(loop.extent - 1)}
-        through = self.group.once(RingCall(release, (self._barrier(barriers, self._turn(), True),)))
+        through = self.group.once(RingCall("ring_release", (self._barrier(barriers, self._turn(), True),)))
         through = map_exprs(through, lambda e: self.ranges.simplify(substitute(e, end)))
         body = seq(self._await(barriers, False), work, If(compare(">", loop.var, 0), before))
         return seq(*pipe.clear, replace(loop, body=body), through, last)

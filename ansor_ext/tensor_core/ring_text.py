@@ -13,15 +13,9 @@ _AT = """\
 static __device__ __forceinline__ unsigned shared_address(const void *p) {
   return (unsigned)__cvta_generic_to_shared(p);
 }"""
-_CLUSTER_MEETS = """\
-asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");"""
-
-
-def _open(name: str, meet: str) -> str:
-    return f"""\
+_OPEN = f"""\
 // A tile of a ring has two barriers: `full` counts bytes that arrive, `empty` the groups that are through with it.
-{_HEAD} {name}(void *barriers, int tiles, int groups) {{
+{_HEAD} ring_open(void *barriers, int tiles, int groups) {{
   if (threadIdx.x + threadIdx.y == 0) {{
     const unsigned full = shared_address(barriers), empty = full + 8 * tiles;
     for (int tile = 0; tile < tiles; ++tile) {{
@@ -30,10 +24,8 @@ def _open(name: str, meet: str) -> str:
     }}
     asm volatile("fence.mbarrier_init.release.cluster;");
   }}
-  {meet}
+  __syncthreads();
 }}"""
-
-
 _AWAIT = f"""\
 {_HEAD} ring_await(const void *barrier, int parity) {{
   asm volatile("{{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again; }}"
@@ -47,20 +39,6 @@ _EXPECT = f"""\
 _RELEASE = f"""\
 {_HEAD} ring_release(const void *barrier) {{
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
-}}"""
-_PAIR_RELEASE = f"""\
-// To both blocks of a pair, which fill the tiles of both.
-{_HEAD} pair_release(const void *barrier) {{
-  for (unsigned block = 0; block < 2; ++block) {{
-    unsigned there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(barrier)), "r"(block));
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
-  }}
-}}"""
-_PAIR_CLOSE = f"""\
-// A block goes on until the other one of its pair will do nothing more to its shared memory.
-{_HEAD} pair_close() {{
-  {_CLUSTER_MEETS}
 }}"""
 _SHARE = """\
 template <int registers> static __device__ __forceinline__ void {name}() {{
@@ -78,12 +56,11 @@ template <int left> static __device__ __forceinline__ void boxes_read() {
 }"""
 
 
-def _box(axes: int, does: str) -> str:
-    """The function that fetches a box of an array with so many axes, for a block or both of a pair, or stores one;
-    coordinates innermost first."""
+def _box(axes: int, stores: bool) -> str:
+    """The function that fetches a box of an array with so many axes, or stores one; coordinates innermost first."""
     given = ", ".join([f"int x{d}" for d in range(axes)])
     inputs = ", ".join([f'"r"(x{d})' for d in range(axes)])
-    if does == "store":
+    if stores:
         at = ", ".join([f"%{d + 1}" for d in range(axes)])
         return f"""\
 {_HEAD} box_store_{axes}d(const TensorMap &map, const void *from, {given}) {{
@@ -93,25 +70,20 @@ def _box(axes: int, does: str) -> str:
 }}"""
     at = ", ".join([f"%{d + 2}" for d in range(axes)])
     name = f"cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    mask, both = "", ""
-    if does == "share":
-        name, mask, both = f"{name}.multicast::cluster", f", %{axes + 3}", ', "h"((unsigned short)3)'
     return f"""\
-{_HEAD} box_{does}_{axes}d(const TensorMap &map, void *to, const void *barrier, {given}) {{
-  asm volatile("{name} [%0], [%1, {{{at}}}], [%{axes + 2}]{mask};"
-               ::"r"(shared_address(to)), "l"(&map), {inputs}, "r"(shared_address(barrier)){both} : "memory");
+{_HEAD} box_fetch_{axes}d(const TensorMap &map, void *to, const void *barrier, {given}) {{
+  asm volatile("{name} [%0], [%1, {{{at}}}], [%{axes + 2}];"
+               ::"r"(shared_address(to)), "l"(&map), {inputs}, "r"(shared_address(barrier)) : "memory");
 }}"""
 
 
 FUNCTIONS = {
-    "ring_open": _open("ring_open", "__syncthreads();"),
-    "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
+    "ring_open": _OPEN, "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
     "registers_less": _SHARE.format(name="registers_less", kind="dec"),
     "registers_more": _SHARE.format(name="registers_more", kind="inc"),
     "group_meets": _MEET, "boxes_read": _READ,
-    "pair_open": _open("pair_open", _CLUSTER_MEETS), "pair_release": _PAIR_RELEASE, "pair_close": _PAIR_CLOSE,
-    **{f"box_{does}_{axes}d": _box(axes, does)
-       for axes in range(1, MOST_AXES + 1) for does in ("fetch", "share", "store")},
+    **{f"box_{'store' if stores else 'fetch'}_{axes}d": _box(axes, stores)
+       for axes in range(1, MOST_AXES + 1) for stores in (False, True)},
 }  # fmt: skip
 """Their definitions by name."""
 

@@ -248,15 +248,13 @@ class Ring(Tiled):
     """The same with tiles in boxes, which one thread copies: as the copy engine does.
 
     `blocks_at_once` blocks compute one part of the result after the other, of which `beside` rows of blocks follow each
-    other.  The result has the dtype `out`, and `bias` is added to its rows.  In a `cluster` are two
-    neighbours along "rows" of blocks or "columns".
+    other.  The result has the dtype `out`, and `bias` is added to its rows.
     """
 
     blocks_at_once: int = 2
     beside: int = 2
     out: str = "float32"
     bias: bool = False
-    cluster: str = ""
 
     def tensors(self) -> list[te.Tensor]:
         a, b, c = super().tensors()
@@ -287,14 +285,7 @@ class Ring(Tiled):
         warp_i, i = s[c].split(i, self.warp[0])
         warp_j, j = s[c].split(j, self.warp[1])
         block_i, together = s[c].split(block_i, self.beside)
-        pair = []
-        if self.cluster == "rows":
-            together, *pair = s[c].split(together, 2)
-        elif self.cluster:
-            block_j, *pair = s[c].split(block_j, 2)
-        for loop in pair:
-            s[c].bind(loop, te.thread_axis("blockIdx.y"))
-        s[c].reorder(block_i, block_j, together, *pair, warp_i, warp_j, i, j)
+        s[c].reorder(block_i, block_j, together, warp_i, warp_j, i, j)
         _, block = s[c].split(s[c].fuse(block_i, block_j, together), self.blocks_at_once)
         warp = s[c].fuse(warp_i, warp_j)
         s[c].bind(block, te.thread_axis("blockIdx.x"))
@@ -333,23 +324,3 @@ RINGS = {
                                       blocks_at_once=64, bias=True),
 }  # fmt: skip
 """Programs whose tiles are a ring."""
-PAIRS = {
-    "half": replace(_RING, cluster="rows"),
-    "half, both factors along the terms": replace(
-        _RING, turned=True, block=(64, 48, 64), warp=(16, 48), blocks_at_once=1, cluster="rows"
-    ),
-    "half, with bias": replace(_RING, out="float16", bias=True, cluster="rows", sizes=(70, 136, 200)),
-    "half, two groups": replace(
-        _RING, sizes=(264, 136, 200), block=(128, 128, 64), warp=(16, 128), cluster="rows", beside=4
-    ),
-    "half, columns of blocks": replace(_RING, sizes=(150, 200, 200), cluster="columns"),
-    "half, columns of blocks, two groups": replace(
-        _RING, sizes=(130, 136, 200), block=(128, 128, 64), warp=(16, 128), turned=True, cluster="columns"
-    ),
-    "half, one part a block": replace(_RING, blocks_at_once=64, cluster="rows"),
-    "half, one row of blocks": replace(_RING, sizes=(64, 136, 200), blocks_at_once=64, cluster="rows"),
-    "half, three tiles": replace(_RING, sizes=(70, 128, 520), tiles=3, cluster="rows"),
-    "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(64, 48, 128), warp=(16, 48),
-                    turned=True, out="int32", cluster="rows"),
-}  # fmt: skip
-"""Those of which two blocks are a cluster."""
