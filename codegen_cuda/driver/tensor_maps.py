@@ -3,7 +3,7 @@
 It needs the addresses of the arrays, so maps are made for each launch; the same ones of the same addresses once.
 Kernels that take them are launched here: PyCUDA hands over all arguments in one piece, which the driver puts where the
 parameters of a kernel may begin (0x210 on sm_90), and not where those of a kernel with maps do, at the next multiple
-of 64 (`findings/launch_buffer_of_aligned_parameters.sh`).  So each argument is handed over by its address.
+of 64: an illegal instruction on an H200.  So each argument is handed over by its address.
 """
 
 from __future__ import annotations

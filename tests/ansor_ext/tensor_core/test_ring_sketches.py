@@ -140,7 +140,7 @@ def sketches_of(name: str) -> list[State]:
 @emulated
 @pytest.mark.parametrize("draw", range(20))
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(20)
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
     args, rng, found, target = CASES[name], np.random.default_rng(draw), sketches_of(name), target_of(name)
     sketch = found[draw % len(found)]
