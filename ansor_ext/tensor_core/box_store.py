@@ -7,13 +7,14 @@
              all threads meet; one of them has the box stored
 
 Two boxes of a group are in shared memory, one of which is stored while the other one is filled.  Where lines do not
-divide the columns, the last box begins earlier, and some columns are stored twice.  What lies beyond the edge of the
-result is not stored, and must be just what the kernel does not store.
+divide the columns, the last box begins earlier, and some columns are stored twice, if they depend on registers only.
+What lies beyond the edge of the result is not stored, and must be just what the kernel does not store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, index_xor, logical_and
@@ -36,13 +37,13 @@ LEAST_LINE = 64
 @dataclass(frozen=True)
 class Group:
     """Groups of warps: the number of a warp and of a lane, how many groups there are, the variables of loops `around`
-    all their work, and that of the loop over parts of the result, if there is one."""
+    all their work, and whether that `repeats` for several parts of the result."""
 
     warp: Var
     lane: Var
     count: int
     around: frozenset[Var]
-    part: Var | None
+    repeats: bool
 
     @property
     def number(self) -> Expr:
@@ -69,9 +70,15 @@ class Epilogue:
         return TILE * self.across.extent
 
     @property
+    def is_alone(self) -> bool:
+        """Whether values are of registers only; others may be of the array that they replace (`written_over.py`)."""
+        return all(b.storage == "local" for b in _read(self.store.value))
+
+    @property
     def line(self) -> int:
-        """Columns of a box: a power of two."""
-        return min(1 << self.columns.bit_length() - 1, GROUP_ROW_BYTES // BYTES[self.store.buffer.dtype])
+        """Columns of a box, a power of two; one that divides all of them where none may be stored twice."""
+        most = GROUP_ROW_BYTES // BYTES[self.store.buffer.dtype]
+        return min(1 << self.columns.bit_length() - 1, most) if self.is_alone else gcd(self.columns, most)
 
 
 def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] | None:
@@ -89,9 +96,9 @@ def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] |
     first_tile = binary("min", binary("*", number, line // TILE), (found.columns - line) // TILE)
     env = {found.across.var: binary("+", first_tile, tile)}
     value, *asked = [ranges.simplify(substitute(e, env)) for e in (store.value, *found.inside)]
-    inside = asked if any(b.storage != "local" for b in _read(value)) else []  # what is not stored may be anything
-    turn = number if group.part is None else binary("+", binary("*", group.part, count), number)
-    own = binary("+", binary("*", group.number, PLACES), binary("%", turn, PLACES))
+    inside = [] if found.is_alone else asked  # what is not stored may be anything
+    own = binary("+", binary("*", group.number, PLACES), binary("%", number, PLACES))
+    left = 0 if group.repeats and count % PLACES else PLACES - 1  # the last box of the part before may be in this place
     to = Store(place, ranges.simplify(_place(own, group, found, tile, line, dtype)), value)
     pair = replace(found.pair, body=If(logical_and(*inside), to) if inside else to)
     fill = For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
@@ -100,7 +107,7 @@ def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] |
     box = replace(box, start=(), extents=(*box.extents[:-1], line))
     stored = BoxStore(f"box_store_{len(at)}d", (BufferLoad(place, first), *at[::-1]), box=box)
     meet = RingCall("group_meets", (group.number,))
-    body = seq(group.once(RingCall("boxes_read", (), PLACES - 1)), meet, fill, meet, group.once(stored))
+    body = seq(group.once(RingCall("boxes_read", (), left)), meet, fill, meet, group.once(stored))
     return For(number, count, ForKind.UNROLLED, body), place
 
 

@@ -268,15 +268,24 @@ class _Ring:
     @cached_property
     def group(self) -> Group:
         around = {loop.var for tag, loop in self.nest.loops.items() if tag in BLOCKS}
-        part = None if self.pipe.part is None else self.pipe.part.var
+        around |= set() if self.pipe.part is None else {self.pipe.part.var}
         lane = self.nest.loops["threadIdx.x"].var
-        around |= set() if part is None else {part}
-        return Group(self.warp, lane, self.warps // WARPS, frozenset(around), part)
+        return Group(self.warp, lane, self.warps // WARPS, frozenset(around), self.pipe.part is not None)
 
     @cached_property
     def guards(self) -> list[Expr]:
         """The conditions on blocks and parts without which no thread stores anything."""
         return _guards(seq(*self.pipe.last), self.group.around)
+
+    def _lasts(self, cond: Expr) -> bool:
+        """Whether a condition that does not hold for a part of the result holds for none behind it."""
+        part = self.pipe.part
+        match cond:
+            case Compare(op="<", a=a, b=Const()) if part is not None:
+                further = substitute(a, {part.var: binary("+", part.var, 1)})
+                low = self.ranges.bounds(self.ranges.simplify(binary("-", further, a)))[0]
+                return low is not None and low >= 0
+        return part is None
 
     def nest_in_roles(self) -> KernelNest:
         """The same kernel, with one group of warps more."""
@@ -286,7 +295,9 @@ class _Ring:
         found = in_boxes(last, group, self.ranges)
         if found is not None:
             last, boxes = found
-        many = group.count > 1 and pipe.product.d.buffer.size > MANY_SUMS
+        between = [c for c in self.guards if not self._lasts(c)]
+        last = If(logical_and(*between), last) if between else last
+        many = group.count == 2 and pipe.product.d.buffer.size > MANY_SUMS
         roles = [
             self._role(self._produced(barriers), "registers_less", FEW_REGISTERS if many else 0),
             self._role(self._consumed(barriers, last), "registers_more", MANY_REGISTERS if many else 0),
@@ -300,8 +311,12 @@ class _Ring:
         return KernelNest(loops, allocated(held, _numbered(body)))
 
     def _role(self, body: Stmt, share: str, registers: int) -> Stmt:
-        """What threads of a role do, for each part of the result that there is."""
-        part, work = self.pipe.part, If(logical_and(*self.guards), body) if self.guards else body
+        """What threads of a role do, for each part of the result up to the last one that there is.
+
+        A part in between that is left out has its turns, too: barriers count them.
+        """
+        lasting = [c for c in self.guards if self._lasts(c)]
+        part, work = self.pipe.part, If(logical_and(*lasting), body) if lasting else body
         inner = work if part is None else replace(part, body=work)
         return seq(*([RingCall(share, (), registers)] if registers else []), inner)
 

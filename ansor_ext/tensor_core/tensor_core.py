@@ -98,7 +98,7 @@ that were searched on an H200 it was a quarter faster in the geometric mean."""
 class Parts:
     """The stages of a product: `root` stores what `sums` adds up of `parts`, which come from the tiles `shared`.
 
-    `joined` are the loops of `root`, first and count, that are one axis of `sums`.
+    `joined` are the loops of `root`, first and count, that are one axis of `sums`; a `ring` brings the tiles, or not.
     """
 
     roles: Roles
@@ -107,6 +107,7 @@ class Parts:
     shared: tuple[Tensor, Tensor]
     parts: tuple[Tensor, Tensor]
     joined: tuple[int, int] | None
+    ring: bool
 
     @property
     def factors(self) -> tuple[Factor, Factor]:
@@ -207,7 +208,7 @@ def _are_rows(state: State, k: int, roles: Roles) -> bool:
 
 def _kind_of(ctx: SketchContext, state: State, k: int, wanted: Kind) -> Kind | None:
     """The wanted kind if stage `k` has roles in it, else another one; None where tensor cores cannot compute it."""
-    kinds = (wanted, Kind(), Kind(joined=True))
+    kinds = (wanted, replace(wanted, ring=False), Kind(), Kind(joined=True))
     return next((kind for kind in kinds if _roles(ctx, state, k, kind) is not None), None)
 
 
@@ -217,13 +218,12 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -
     keys = [stage.op.key for k, stage in enumerate(state.stages) if _is_product(ctx, state, k)]
     made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), kind) for key in keys]
     for product in made:
-        own = kind if product.roles.op.warps > 1 else replace(kind, ring=False)
-        warp, sources = _stored(s, product, own)
+        warp, sources = _stored(s, product, kind.lines)
         iteration, step = _multiplied(s, product)
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
             s[tile].compute_at(s[product.sums], iteration)
-            if own.ring:
+            if product.ring:
                 s[tile].pipeline(tiles, COPY_ENGINE)
             else:
                 fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
@@ -254,13 +254,13 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: Kind) -> Parts:
         sums = s.join_axes(sums, *joined)
     a, b = [shared_copy(s, factor, x, sums) for factor, x in zip((roles.a, roles.b), sources, strict=True)]
     parts = [s.cache_read(x, f"{scope}{name}", [sums]) for x, name in ((a, "a"), (b, "b"))]
-    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]), joined)
+    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]), joined, kind.ring)
 
 
 # --------------------------------------------------------------------------------------------------------- loops
 
 
-def _stored(s: Schedule, made: Parts, kind: Kind) -> tuple[Loop, tuple[int, int]]:
+def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]]:
     """Blocks, warps and lanes of the result; gives the loop over warps and the positions of the splits into them."""
     root, roles = s[made.root], made.roles
     loops = list(root.leaf_iter_vars)
@@ -271,8 +271,8 @@ def _stored(s: Schedule, made: Parts, kind: Kind) -> tuple[Loop, tuple[int, int]
         split_loop(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
     )
     beside: list[Loop] = []
-    if kind.lines > 1 and roles.beside is not None:
-        loops[roles.beside], *beside = root.split(loops[roles.beside], kind.lines)
+    if lines > 1 and roles.beside is not None:
+        loops[roles.beside], *beside = root.split(loops[roles.beside], lines)
     outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n)]
     sources, parts = [], []
     for loop in (rows, columns):
@@ -280,11 +280,11 @@ def _stored(s: Schedule, made: Parts, kind: Kind) -> tuple[Loop, tuple[int, int]
         sources.append(len(s.state.steps) - 1)
     (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
     blocks = [block_i, block_j]
-    if kind.ring:
+    if made.ring:
         blocks = _blocks_in_turn(s, root, block_i, block_j, extents_of(root.op)[roles.m])
     root.reorder(*outer, *blocks, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
     block = root.fuse(*outer, *blocks)
-    if kind.ring:
+    if made.ring:
         _, block = split_loop(s, root, block, (RING_BLOCKS,))
     root.bind(block, "blockIdx.x")
     warp = root.fuse(warp_i, warp_j)

@@ -311,6 +311,9 @@ RINGS = {
     "half, columns that are stored twice": replace(
         _RING, sizes=(150, 240, 200), block=(64, 80, 64), warp=(16, 80), turned=True, out="float16"
     ),
+    "half, a part between that is left out": replace(
+        _RING, sizes=(192, 160, 200), block=(64, 32, 64), warp=(16, 32), turned=True, blocks_at_once=3
+    ),
     "half, one part a block": replace(_RING, blocks_at_once=64),
     "bfloat16": replace(_RING, name="wgmma_k16_bf16_f32", sizes=(64, 128, 192)),
     "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(128, 48, 128), warp=(16, 48),

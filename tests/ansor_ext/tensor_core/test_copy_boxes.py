@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansor_ext.tensor_core.copy_boxes import Box, box_of
+from ansor_ext.tensor_core.copy_boxes import Box, box_of, can_be_told
 from te_lite.expr.expr import Expr, Var, as_expr, compare
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import substitute
@@ -120,3 +120,11 @@ def test_what_is_no_box_is_none() -> None:
     assert box_of(a, j * 16 + i, [], loops, ranges) is None  # turned
     assert box_of(a, i * 16 + j * 2, [], loops, ranges) is None  # every second element of a line
     assert box_of(a, i * 16 + j, [compare("<", j, 7)], loops, ranges) is None  # zeros inside of the array
+
+
+def test_every_second_row_is_a_box_that_the_engine_is_not_told_of() -> None:
+    i, j = Var("i"), Var("j")
+    ranges, loops, a = Simplifier({i: (0, 3), j: (0, 7)}), {i: 4, j: 8}, Buffer("A", "float16", (16, 16))
+    for step, told in ((1, True), (2, False)):
+        box = box_of(a, i * (16 * step) + j, [], loops, ranges)
+        assert box is not None and box.steps == (step, 1) and can_be_told(box) == told
