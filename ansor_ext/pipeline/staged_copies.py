@@ -46,7 +46,7 @@ def staged(copies: Stmt) -> Staged:
     stores: list[Stmt] = []
     registers: list[Buffer] = []
     for copy in copies.stmts if isinstance(copies, Seq) else (copies,):
-        around, inner = _enclosing(copy)
+        around, inner = enclosing(copy)
         loops = [x for x in around if isinstance(x, For)]
         if isinstance(inner, Store) and _is_turned(around, inner):
             held = Buffer(f"{inner.buffer.name}_fetched", inner.buffer.dtype, tuple([x.extent for x in loops]), "local")
@@ -68,7 +68,7 @@ def written_out(s: Stmt) -> Iterator[Stmt]:
         yield from written_out(map_exprs(s.body, partial(substitute, env={s.var: as_expr(n)})))
 
 
-def _enclosing(s: Stmt) -> tuple[list[For | If], Stmt]:
+def enclosing(s: Stmt) -> tuple[list[For | If], Stmt]:
     """The loops and conditions of which each encloses the next one and nothing else, and what the last one encloses."""
     around: list[For | If] = []
     while isinstance(s, For | If):

@@ -20,10 +20,11 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, index_xor, logical_and
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import substitute, walk
+from te_lite.expr.visit import conjuncts, substitute, walk
 from te_lite.loops.stmt import Buffer, For, ForKind, If, Stmt, Store, seq
 
-from .copy_boxes import Box, box_of, can_be_told, conjuncts
+from ..pipeline.staged_copies import enclosing
+from .copy_boxes import Box, box_of, can_be_told
 from .instructions import BoxStore, RingCall
 from .mma import GROUP_ROW_BYTES, WARPS
 from .swizzle import Swizzle
@@ -116,20 +117,14 @@ def _read(e: Expr) -> set[Buffer]:
 
 
 def _epilogue(s: Stmt) -> Epilogue | None:
-    loops: list[For] = []
-    inside: list[Expr] = []
-    while isinstance(s, For | If):
-        if isinstance(s, For):
-            loops.append(s)
-            s = s.body
-        else:
-            inside += conjuncts(s.cond)
-            s = s.then
-    if not isinstance(s, Store) or s.buffer.storage != "global" or len(loops) != 3:
+    around, store = enclosing(s)
+    loops = [x for x in around if isinstance(x, For)]
+    inside = [c for x in around if isinstance(x, If) for c in conjuncts(x.cond)]
+    if not isinstance(store, Store) or store.buffer.storage != "global" or len(loops) != 3:
         return None
-    found = Epilogue(loops[0], loops[1], loops[2], tuple(inside), s)
+    found = Epilogue(loops[0], loops[1], loops[2], tuple(inside), store)
     whole = (found.down.extent, found.pair.extent, found.pair.kind) == (2, 2, ForKind.VECTORIZED)
-    return found if whole and found.line * BYTES[s.buffer.dtype] >= LEAST_LINE else None
+    return found if whole and found.line * BYTES[store.buffer.dtype] >= LEAST_LINE else None
 
 
 def _box(found: Epilogue, group: Group, ranges: Simplifier) -> Box | None:

@@ -18,9 +18,9 @@ from itertools import combinations, pairwise, product
 from math import prod
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import Binary, Compare, Const, Expr, Logical, Var, as_expr, binary, compare
+from te_lite.expr.expr import Binary, Compare, Const, Expr, Var, as_expr, binary, compare
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import free_vars, substitute
+from te_lite.expr.visit import conjuncts, free_vars, substitute
 from te_lite.loops.stmt import Buffer
 
 MOST_AXES, MOST_BOX, UNIT = 5, 256, 16
@@ -69,16 +69,6 @@ def box_of(
     tried = ((seen, way) for seen in views for way in product((0, 1), repeat=len(seen)))
     found = (_in_view(buffer, seen, way, terms, given, loops, ranges, around) for seen, way in tried)
     return next((box for box in found if box is not None), None)
-
-
-def conjuncts(e: Expr) -> Iterator[Expr]:
-    """The conditions of which all must hold."""
-    match e:
-        case Logical(op="&&", a=a, b=b):
-            yield from conjuncts(a)
-            yield from conjuncts(b)
-        case _:
-            yield e
 
 
 def terms_of(e: Expr, factor: int = 1) -> Iterator[tuple[Expr, int]]:

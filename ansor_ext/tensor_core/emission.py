@@ -64,12 +64,10 @@ class CudaTensorCores(TensorCores):
 
     def by_map(self, body: Stmt) -> set[Buffer]:
         """The arrays that only the copy engine reads or writes."""
-        calls = [s for s in stmts_of(body) if isinstance(s, RingCall)]
-        own = {s.box.buffer for s in calls if s.box is not None}
-        loads = {e.buffer for s in stmts_of(body) if not isinstance(s, RingCall)
-                 for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}  # fmt: skip
-        stored = {b for s in stmts_of(body) if not isinstance(s, RingCall) for b in written_by(s)}
-        return own - loads - stored
+        own = {s.box.buffer for s in stmts_of(body) if isinstance(s, RingCall) and s.box is not None}
+        others = [s for s in stmts_of(body) if not isinstance(s, RingCall)]
+        read = {e.buffer for s in others for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}
+        return own - read - {b for s in others for b in written_by(s)}
 
     def text(self, writer: Any, s: Instruction) -> str:
         """An instruction."""

@@ -29,7 +29,8 @@ from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Compare, Const, Expr, Var, as_expr, binary, compare, logical_and, same
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import free_vars, substitute
+from te_lite.expr.visit import conjuncts, free_vars, substitute
+from te_lite.loops.perfect_nest import iteration
 from te_lite.loops.stmt import (
     Barrier,
     Buffer,
@@ -49,8 +50,9 @@ from te_lite.loops.stmt import (
 )
 
 from ..pipeline.async_copy import moved
+from ..pipeline.staged_copies import enclosing
 from .box_store import Group, in_boxes
-from .copy_boxes import MOST_BOX, UNIT, Box, box_of, can_be_told, conjuncts
+from .copy_boxes import MOST_BOX, UNIT, Box, box_of, can_be_told
 from .instructions import RingCall, WarpMultiply
 from .layouts import boxed
 from .mma import GROUP_ROW_BYTES, WARPS
@@ -194,9 +196,13 @@ def _check(pipe: Pipe, fetch: If, before: Sequence[Fetch], ranges: Simplifier) -
 
 def _in_tile(e: BufferLoad, turn: Expr, ranges: Simplifier) -> Expr:
     """How far a place lies behind the beginning of the tile of iteration `turn`."""
-    tiles, stride = e.buffer.shape[0], (e.buffer.strides or (e.buffer.size,))[0]
-    begin = binary("*", binary("%", turn, tiles), stride)
-    return ranges.simplify(binary("-", e.index, begin))
+    return ranges.simplify(binary("-", e.index, _begin(e.buffer, turn)))
+
+
+def _begin(tiles: Buffer, turn: Expr) -> Expr:
+    """Where the tile of iteration `turn` begins."""
+    stride = (tiles.strides or (tiles.size,))[0]
+    return binary("*", binary("%", turn, tiles.shape[0]), stride)
 
 
 def _same_box(x: Fetch, y: Fetch) -> bool:
@@ -215,18 +221,13 @@ def _fetch(nest: KernelNest, s: Stmt, ranges: Simplifier, view: tuple[int, ...] 
 
     Raises EmitError where it is no box, or none that lies as tensor cores read it.
     """
-    loops: dict[Var, int] = {}
-    asked: list[Expr] = []
-    while isinstance(s, For | If):
-        if isinstance(s, For):
-            loops[s.var] = s.extent
-            s = s.body
-        else:
-            asked += conjuncts(s.cond)
-            s = s.then
-    found = moved(s.value) if isinstance(s, Store) else None
+    around, store = enclosing(s)
+    nest_of_copy = [x for x in around if isinstance(x, For)]
+    loops = {x.var: x.extent for x in nest_of_copy}
+    asked = [c for x in around if isinstance(x, If) for c in conjuncts(x.cond)]
+    found = moved(store.value) if isinstance(store, Store) else None
     _refuse(found is not None, "a tile must be copied from global memory by loops over its axes")
-    assert isinstance(s, Store) and found is not None
+    assert isinstance(store, Store) and found is not None
     load, cond = found
     one = [compare("==", x.var, 0) for tag, x in nest.loops.items() if tag.startswith("threadIdx") and x.extent > 1]
     alone = all(any(same(c, x) for x in asked) for c in one) and len(asked) == len(one)
@@ -234,18 +235,15 @@ def _fetch(nest: KernelNest, s: Stmt, ranges: Simplifier, view: tuple[int, ...] 
     box = box_of(load.buffer, load.index, [] if cond is None else [cond], loops, ranges, view=view)
     _refuse(box is not None, "a tile must be a box of an array, with zeros beyond its edge", index=load.index)
     assert box is not None
-    first = ranges.simplify(substitute(s.index, dict.fromkeys(loops, as_expr(0))))
-    columns, nbytes = box.extents[-1], BYTES[s.buffer.dtype]
-    rows = s.buffer.size // s.buffer.shape[0] // columns
-    index: Expr = as_expr(0)
-    for var, extent in loops.items():
-        index = binary("+", binary("*", index, extent), var)
-    place = boxed(s.buffer.name, index, (rows, columns), min(columns, GROUP_ROW_BYTES // nbytes), nbytes)
-    lies = same(ranges.simplify(binary("+", first, place)), ranges.simplify(s.index))
-    _refuse(lies, "a tile must lie in swizzled lines of 128 bytes", index=s.index)
+    first = ranges.simplify(substitute(store.index, dict.fromkeys(loops, as_expr(0))))
+    columns, nbytes, tile = box.extents[-1], BYTES[store.buffer.dtype], store.buffer
+    extents, line = (tile.size // tile.shape[0] // columns, columns), min(columns, GROUP_ROW_BYTES // nbytes)
+    place = boxed(tile.name, iteration(nest_of_copy), extents, line, nbytes)
+    lies = same(ranges.simplify(binary("+", first, place)), ranges.simplify(store.index))
+    _refuse(lies, "a tile must lie in swizzled lines of 128 bytes", index=store.index)
     law = f"rows of an array must begin at multiples of {UNIT} bytes, boxes have {MOST_BOX} rows at most"
     _refuse(can_be_told(box), law, array=box.view, box=box.extents)
-    return Fetch(s.buffer, first, box)
+    return Fetch(tile, first, box)
 
 
 # --------------------------------------------------------------------------------------------------------- roles
@@ -329,9 +327,7 @@ class _Ring:
     def _in_turn(self, e: BufferLoad) -> BufferLoad:
         """A place in the tile of an iteration, where iterations of all parts are counted."""
         within = _in_tile(e, self.pipe.loop.var, self.ranges)
-        stride = (e.buffer.strides or (e.buffer.size,))[0]
-        begin = binary("*", binary("%", self._turn(), self.pipe.tiles), stride)
-        return BufferLoad(e.buffer, self.ranges.simplify(binary("+", begin, within)))
+        return BufferLoad(e.buffer, self.ranges.simplify(binary("+", _begin(e.buffer, self._turn()), within)))
 
     def _barrier(self, barriers: Buffer, turn: Expr, empty: bool) -> BufferLoad:
         slot = binary("%", turn, self.pipe.tiles)

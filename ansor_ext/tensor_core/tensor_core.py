@@ -137,7 +137,8 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
         return []
     rules = rules_around(ctx, _is_product)
     out = _derived(ctx, rules, KINDS + RINGS)
-    for kinds, block in ((KINDS, BLOCK), (RINGS, RING_BLOCK)):
+    rings = [(RINGS, RING_BLOCK)] if any(_products(ctx, start, kind) for kind in RINGS) else []
+    for kinds, block in [(KINDS, BLOCK), *rings]:
         wanted = partial(part_factors, block=block)
         for factor in sorted({f for k in range(len(start.stages)) for f in wanted(ctx, start, k)}):
             found = _derived(ctx, (PartsOverBlocks(factor, wanted), *rules), kinds)
@@ -151,9 +152,9 @@ def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
 
 def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...], kinds: Sequence[Kind]) -> list[State]:
     found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
-    whole = [(state, kind) for kind in kinds for state in found if _products(ctx, state, kind)]
-    rings = [(state, replace(kind, ring=False)) for kind in RINGS for state in found if _products(ctx, state, kind)]
-    whole = [x for x in whole if x not in rings]
+    able = [(state, kind) for kind in KINDS + RINGS for state in found if _products(ctx, state, kind)]
+    best = [(state, kind) for state, kind in able if kind.ring or (state, replace(kind, ring=True)) not in able]
+    whole = [(state, kind) for state, kind in best if kind in kinds]
     short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds != RINGS else ())]
     return [_on_tensor_cores(ctx, state, tiles, kind) for state, kind in whole + short for tiles in kind.tiles]
 
