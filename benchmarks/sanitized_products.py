@@ -1,10 +1,11 @@
-"""Programs on tensor cores, each run once under NVIDIA's compute-sanitizer: by memcheck, and by racecheck.
+"""Programs on tensor cores, each run once under NVIDIA's compute-sanitizer: by memcheck, racecheck and synccheck.
 
     python -m benchmarks.sanitized_products [--jobs 14] [--seconds 450] [--seed 0] [--json FILE] [NAME ...]
 
 One program of each computation: products of every precision, linear layers, batches, convolutions, split sums, groups
-of warps, attention; tiles, warps and tiles in the pipeline are drawn.  Every program has processes of its own, several
-at a time, and its result is checked.  FILE has what is known after each; what the seconds do not suffice for is said.
+of warps, rings, attention; tiles, warps and tiles in the pipeline are drawn.  Every program has processes of its own,
+several at a time, and its result is checked.  FILE has what is known after each; what the seconds do not suffice for is
+said.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.target.target import FP32X3, TF32, Target
 from ansor.sketch.generate import extra_sketches
+from ansor_ext.pipeline.steps import COPY_ENGINE, Pipeline
 from benchmarks import report
 from codegen_cuda.driver.module import CudaModule, open_device
 from codegen_cuda.driver.toolkit import sanitizer_path
@@ -33,6 +36,7 @@ from te_lite.errors import require
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.state import State
 from tests.ansor_ext.attention.test_attention import EVERY as ATTENTION
+from tests.ansor_ext.tensor_core.test_ring_sketches import CASES as RINGS
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     EVERY,
     HARDWARE,
@@ -46,7 +50,7 @@ from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
 )
 from tests.drawn_programs import drawn_program
 
-TOOLS = ("memcheck", "racecheck")
+TOOLS = ("memcheck", "racecheck", "synccheck")
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 PARTS: dict[str, Callable[[], list[te.Tensor]]] = {
     "two parts": lambda: matmul(53, 27, 61, "float32"),
@@ -65,12 +69,14 @@ class Watched:
     precision: str = TF32
     rule: str = "tensor_core"
     groups: bool = False
+    ring: bool = False
 
 
 PROGRAMS: dict[str, Watched] = {
     **{name: Watched(tensors, groups=name in IN_GROUPS) for name, tensors in EVERY.items()},
     **{name: Watched(tensors, FP32X3) for name, tensors in PARTS.items()},
     **{f"attention, {name}": Watched(case.tensors, rule="attention") for name, case in ATTENTION.items()},
+    **{f"ring, {name}": Watched(partial(list, case), groups=True, ring=True) for name, case in RINGS.items()},
 }
 
 
@@ -79,10 +85,15 @@ def program_of(watched: Watched, seed: int) -> tuple[Checker, State]:
     target, rng = Target(f"cuda -model=H200 -precision={watched.precision}"), np.random.default_rng(seed)
     dag = ComputeDAG(watched.tensors())
     sketches = extra_sketches(dag, target, HARDWARE, rules=[watched.rule])
-    found = [sketch for sketch in sketches if in_groups(sketch) == watched.groups]
+    found = [x for x in sketches if in_groups(x) == watched.groups and (in_ring(x) or not watched.ring)]
     state = drawn_program(found[int(rng.integers(len(found)))], target, HARDWARE, rng)
     assert state is not None
     return Checker(dag, watched.precision), state
+
+
+def in_ring(sketch: State) -> bool:
+    """Whether the copy engine fetches tiles."""
+    return any(isinstance(step, Pipeline) and step.by == COPY_ENGINE for step in sketch.steps)
 
 
 def run_one(name: str, seed: int) -> None:
