@@ -4,6 +4,9 @@
 // An mbarrier counts the arrivals and the bytes that its phase lacks; with the last of them the phase is complete and
 // the next one begins.  A thread that asks for a phase too early is told so once, after the others have had their turn,
 // and waits when it asks again: a kernel that does not ask again goes on too early.
+//
+// The file that EMULATION_TRACE names gets a line for each arrival, each complete phase and each thread that goes on
+// behind one: what it is, block, thread, the barrier's place in its array, the phase, the bytes that are expected.
 #pragma once
 #include <deque>
 #include <functional>
@@ -35,6 +38,14 @@ inline std::string place_name(uintptr_t a) {
   if (r == nullptr) snprintf(text, sizeof text, "address %#lx", (unsigned long)a);
   else snprintf(text, sizeof text, "byte %ld of %s", (long)(a - r->start), r->name.c_str());
   return text;
+}
+
+inline FILE *trace = getenv("EMULATION_TRACE") ? fopen(getenv("EMULATION_TRACE"), "w") : nullptr;
+
+inline void trace_line(const char *what, const Mbarrier &b, unsigned phase, int64_t bytes) {
+  if (trace == nullptr) return;
+  fprintf(trace, "%s %u %u %ld %d %ld\n", what, here.first_block + rank_of(here.thread), here.thread % block_threads,
+          (long)(b.at - region_of(b.at)->start), (int)phase, (long)bytes), fflush(trace);
 }
 
 inline bool watched;  // whether the kernels' accesses are looked at
@@ -115,6 +126,7 @@ inline bool passed(const Mbarrier &b, unsigned parity) { return (b.phase & 1) !=
 // Begin the next phase if this one lacks nothing.
 inline void settle(Mbarrier &b) {
   if (b.pending != 0 || b.bytes != 0) return;
+  trace_line("complete", b, b.phase, 0);
   b.done = b.coming, ++b.phase, b.pending = (int)b.count;
   for (unsigned t = 0; t < threads; ++t)
     if (fibers[t].state == AT_MBARRIER && fibers[t].asked == &b && passed(b, fibers[t].parity)) fibers[t].state = READY;
@@ -130,6 +142,7 @@ inline void arrive_at(Mbarrier &b, int line, unsigned arrivals, int64_t bytes) {
     wrong("barrier", line, "arrives at the barrier at %s once too often: its phase %u has all of its %u arrivals",
           place.c_str(), b.phase, b.count);
   b.coming.learn(told(here.thread));
+  trace_line("arrive", b, b.phase, bytes);
   settle(b);
 }
 
@@ -145,6 +158,7 @@ inline bool wait_at(Mbarrier &b, int line, unsigned parity, bool polls) {
     if (f.denied) return false;
   }
   f.asked = nullptr, f.vain = 0;
+  trace_line("pass", b, b.phase - 1, 0);
   learn(here.thread, b.done);
   return true;
 }

@@ -248,11 +248,12 @@ class Ring(Tiled):
     """The same with tiles in boxes, which one thread copies: as the copy engine does.
 
     `blocks_at_once` blocks compute one part of the result after the other, of which `beside` rows of blocks follow each
-    other.  The result has the dtype `out`, and `bias` is added to its rows.
+    other.  The result has the dtype `out`, and `bias` is added to its rows.  Without the `engine` all threads copy.
     """
 
     blocks_at_once: int = 2
     beside: int = 2
+    engine: bool = True
     out: str = "float32"
     bias: bool = False
 
@@ -275,8 +276,11 @@ class Ring(Tiled):
         return self.tiled(s, a, b, sums, result)
 
     def fetch(self, s: te.Schedule, tile: te.Tensor) -> None:
-        """Nobody shares the work out."""
+        """Nobody shares the work out, but without the engine."""
+        if not self.engine:
+            return super().fetch(s, tile)
         s[tile].pipeline(self.tiles, by="copy engine")
+        return None
 
     def blocks(self, s: te.Schedule, c: te.Tensor) -> te.schedule.schedule.Loop:
         rows, columns = s[c].op.axis
