@@ -20,6 +20,10 @@ of one product are the factor of the next one in the same lanes: `chained` instr
 
 All numbers are those of the sketch (`Grain`): warps of a block, tiles of 16 queries of a warp, keys of an iteration,
 tiles of keys that there is room for.  Those are tried that fit the registers of a thread, by an estimate.
+
+On a Hopper there are sketches for groups of warps besides (`wgmma`), whose tiles the copy engine fetches: Q stays in
+shared memory, and a kernel has one warp more for each 4, in which products and softmax overlap
+(`tensor_core/chained_ring.py`).
 """
 
 from __future__ import annotations
@@ -39,14 +43,24 @@ from te_lite.schedule.state import State
 
 from ..analysis.own_stages import elementwise_reader, extents_of
 from ..online.rescaling import share
-from ..tensor_core.mma import ROWS, Mma, chained
+from ..pipeline.steps import COPY_ENGINE
+from ..tensor_core.box_store import PLACES
+from ..tensor_core.mma import GROUP_ROW_BYTES, MMA, ROW_BYTES, ROWS, Mma, chained
+from ..tensor_core.mma import WARPS as WARPS_OF_GROUP
 from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
-from ..tensor_core.product_roles import Roles, roles_of
+from ..tensor_core.product_roles import Roles, has_instruction, is_stored, roles_of
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
+KEYS_OF_GROUPS, TILES_OF_GROUPS, GROUPS = (64, 96, 128, 176, 192), (2, 3), (1, 2, 3)
+REGISTERS_OF_GROUPS = {1: 255, 2: 232, 3: 160}
+"""Of a thread, by the groups of a block."""
 LONGEST_ITERATION = 256
 """Keys that are one iteration where there are no more."""
-MOST_REGISTERS, OTHER_REGISTERS = 255, 40
+MOST_REGISTERS, OTHER_REGISTERS, OTHER_REGISTERS_OF_GROUPS = 255, 40, 24
+LINE, BARRIER_BYTES = GROUP_ROW_BYTES // 2, 256
+"""Halves of a row of a tile that groups of warps read; what their barriers take of shared memory, at most."""
+BOXES_OF_GROUP = PLACES * 64 * GROUP_ROW_BYTES
+"""Where a group puts its result together."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,7 @@ class Grain:
     queries: int
     keys: int
     tiles: int
+    groups: bool = False
 
 
 def attention_sketches(ctx: SketchContext) -> list[State]:
@@ -83,7 +98,10 @@ def attention_sketches(ctx: SketchContext) -> list[State]:
     found = attention_of(ctx, start) if ctx.target.is_gpu else None
     if found is None:
         return []
-    return [_scheduled(start, found, grain) for grain in grains(start, found, ctx.hardware)]
+    of_groups = in_groups(ctx, start, found)
+    out = [] if of_groups is None else [(of_groups, x) for x in group_grains(start, of_groups, ctx.hardware)]
+    out += [(found, grain) for grain in grains(start, found, ctx.hardware)]
+    return [scheduled(start, made, grain) for made, grain in out]
 
 
 # ------------------------------------------------------------------------------------------------ which computations
@@ -112,6 +130,22 @@ def attention_of(ctx: SketchContext, state: State) -> Attention | None:
     own = set(state.access.read_by[of_sums.a.stage]) == {sums} and _leads_to(state, keys.index(term.key), ends)
     stored = own and root_of(state, sums) in state.dag.outputs
     return made if stored and _fits_together(state, made, total) else None
+
+
+def in_groups(ctx: SketchContext, state: State, made: Attention) -> Attention | None:
+    """The same with instructions of groups of warps; None where they, or the copy engine, cannot compute it."""
+    op = next((x for x in MMA.values() if x.warps > 1 and (x.element, x.sum) == (made.op.element, made.op.sum)), None)
+    if op is None or op.element.nbytes != 2 or not has_instruction(ctx.target, op) or made.of_sums.b.reindexed:
+        return None
+    factors = [made.of_scores.a, made.of_scores.b, made.of_sums.b]
+    rows = [state.stages[f.stage].op.output().shape[-1] * op.element.nbytes for f in factors]
+    columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
+    fits = columns % (2 * op.n) == 0 and columns >= LINE and ceildiv(terms, op.k) * op.k >= LINE
+    fits = fits and all(is_stored(state, f.stage) and not f.reindexed for f in factors)
+    if not fits or any(n % ROW_BYTES for n in rows):
+        return None
+    of_scores, of_sums = replace(made.of_scores, op=op), replace(made.of_sums, op=op)
+    return replace(made, of_scores=of_scores, of_sums=of_sums)
 
 
 def _leads_to(state: State, k: int, ends: set[int]) -> bool:
@@ -173,6 +207,23 @@ def grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[
                 yield grain
 
 
+def group_grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[Grain]:
+    """What is tried of groups of warps: blocks without idle groups, that fit a thread and the memory of a block."""
+    queries, keys = state.stages[made.scores].op.shape[-2:]
+    columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
+    op = made.op
+    for groups, iteration, tiles in product(GROUPS, KEYS_OF_GROUPS, TILES_OF_GROUPS):
+        rows, turns = op.m * WARPS_OF_GROUP, ceildiv(keys, iteration)
+        if turns < 2 or tiles > turns or (groups - 1) * rows >= queries:
+            continue
+        used = iteration // 2 + iteration // 4 + columns // 2 + OTHER_REGISTERS_OF_GROUPS
+        lines = [ceildiv(n, LINE) * LINE for n in (terms, columns)]
+        shared = groups * rows * lines[0] + tiles * iteration * sum(lines)
+        shared = shared * op.element.nbytes + groups * BOXES_OF_GROUP + BARRIER_BYTES
+        if used <= REGISTERS_OF_GROUPS[groups] and shared <= hardware.max_shared_memory_per_block:
+            yield Grain(groups * op.warps, 1, iteration, tiles, True)
+
+
 def registers(op: Mma, grain: Grain, columns: int, terms: int) -> int:
     """An estimate of the registers of a thread: sums, scores, fragments of the queries, of a step of keys, others."""
     across, along = ceildiv(columns, op.n), ceildiv(terms, op.k)
@@ -192,7 +243,8 @@ def shared_bytes(made: Attention, grain: Grain, columns: int, terms: int) -> int
 # -------------------------------------------------------------------------------------------------------- schedule
 
 
-def _scheduled(start: State, made: Attention, grain: Grain) -> State:
+def scheduled(start: State, made: Attention, grain: Grain) -> State:
+    """The program of a grain."""
     s, op, before = Schedule(start), made.op, made.of_scores.op
     scores, total = [start.stages[k].op.output() for k in (made.scores, made.sums)]
     sources = [start.stages[f.stage].op.output() for f in (made.of_scores.a, made.of_scores.b, made.of_sums.b)]
@@ -211,7 +263,7 @@ def _scheduled(start: State, made: Attention, grain: Grain) -> State:
         for x, of, name, to in zip(shared, ops, "abb", (scores, scores, sums), strict=True)
     ]
     warp = _stored(s, root, made.of_sums, grain)
-    for x in (sums, shared[0], parts[0]):
+    for x in (sums, shared[0], *([] if grain.groups else parts[:1])):
         s[x].compute_at(s[root], warp)
     iteration, step = _multiplied(s, sums, made.of_sums, grain.keys // op.k)
     for x in (scores, term, *shared[1:]):
@@ -219,13 +271,17 @@ def _scheduled(start: State, made: Attention, grain: Grain) -> State:
     for x in (extreme, whole):
         s[x].compute_along(s[sums], iteration)
     _, step_of_scores = _multiplied(s, scores, made.of_scores, 0)
-    s[parts[1]].compute_at(s[scores], step_of_scores)
+    for x in parts[not grain.groups : 2]:
+        s[x].compute_at(s[scores], step_of_scores)
     for x in (parts[2], part):
         s[x].compute_at(s[sums], step)
     rows = [start.stages[made.scores].op.reduce_axis[0].extent] * 2 + [total.shape[-1]]
     for k, (tile, factor, row) in enumerate(zip(shared, factors, rows, strict=True)):
         tiles, row_bytes = grain.tiles if k else 1, ceildiv(row, op.k) * op.k * op.element.nbytes
-        fetched(s[tile], factor, ops[k], Warps(count=grain.warps), tiles, row_bytes)
+        if grain.groups and k:
+            s[tile].pipeline(tiles, COPY_ENGINE)
+        else:
+            fetched(s[tile], factor, ops[k], Warps(count=grain.warps), tiles, row_bytes, int(grain.groups))
         loaded(s[parts[k]], factor, ops[k], "abb"[k])
     s[part].split_fragment(*sides(s[part], made.of_sums.a, "a"), f"{op.name}.a")
     for x in (term, extreme, whole):

@@ -59,7 +59,7 @@ class Pipeline(Step):
 
 def by_copy_engine(stage: Stage) -> bool:
     """Whether the copy engine fetches the tiles of a stage."""
-    return any(ask.layout == BOXES for ask in stage.asks)
+    return any(ask.layout == BOXES and ask.tiles > 1 for ask in stage.asks)
 
 
 def _fetched_ahead(state: State, k: int, tiles: int, primitive: str, by: str = "") -> State:

@@ -146,7 +146,7 @@ def _means(x: Expr, y: Expr, ranges: Simplifier) -> bool:
     """Whether two comparisons hold together: `q < 0` is `z < 0` where q = f * z + r, and r is one of 0 to f - 1."""
     if not isinstance(x, Compare) or not isinstance(y, Compare):
         return False
-    q, z = _negative(x), _negative(y)
+    q, z = negative(x), negative(y)
     for f in FACTORS:
         for a, b in ((q, z), (z, q)):
             low, high = ranges.bounds(ranges.simplify(binary("-", a, binary("*", b, f))))
@@ -155,7 +155,7 @@ def _means(x: Expr, y: Expr, ranges: Simplifier) -> bool:
     return False
 
 
-def _negative(e: Compare) -> Expr:
+def negative(e: Compare) -> Expr:
     """What is negative where a comparison of integers holds."""
     a, b = (e.a, e.b) if e.op in ("<", "<=") else (e.b, e.a)
     return binary("-", binary("-", a, b), int(e.op in ("<=", ">=")))

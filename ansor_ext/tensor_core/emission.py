@@ -13,12 +13,13 @@ from te_lite.expr.visit import walk
 from te_lite.loops.stmt import Buffer, Instruction, Stmt, exprs_of, stmts_of, written_by
 
 from .copy_boxes import Box
+from .group_steps import TILE_BYTES
 from .instructions import RingCall
 from .mma_text import instruction_text, wait_text
 from .rows_ahead import goes_beside
 from .swizzle import CHUNK_BYTES
 from .vectorized_epilogue import with_vectorized_epilogue
-from .warpgroup import TILE_BYTES, in_groups, multiplies_in_groups, tiles_of
+from .warpgroup import in_groups, multiplies_in_groups, tiles_of
 from .wgmma_text import FENCE, FENCE_HELPER
 
 

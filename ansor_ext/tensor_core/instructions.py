@@ -39,7 +39,9 @@ class WarpMultiply(WarpInstruction):
     in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
     shared memory, whose first elements `b`, and perhaps `a`, then are; `a` may be `turned`, and `b` lie `across`: with
     a row of memory for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d`
-    is stored to.  One that `goes_on` is waited for in the next iteration of the loop around it, the last one behind it.
+    is stored to.  One that `goes_on` is waited for in the next iteration of the loop around it, the last one behind it;
+    for one `apart` a statement of its own waits (`GroupWait`).  The `first` one stores its sums instead of adding them.
+    Tiles with rows of several lines are so many elements, `next_a` and `next_b`, from a box of lines to the next.
     """
 
     operands: ClassVar[tuple[str, ...]] = ("d", "a", "b", "rest")
@@ -52,13 +54,17 @@ class WarpMultiply(WarpInstruction):
     across: bool = False
     rest: BufferLoad | None = None
     goes_on: bool = False
+    apart: bool = False
+    first: bool = False
+    next_a: int = 0
+    next_b: int = 0
 
     def text(self, shown: Callable[[Expr], str]) -> str:
         return f"mma.{self.op.name}({', '.join(map(shown, self.places))})"
 
     @property
     def waited_for(self) -> bool:
-        return self.op.warps > 1
+        return self.op.warps > 1 and not self.apart
 
     def touches(self) -> list[Touch]:
         places = {"a": self.a, "b": self.b, "d": self.d}
@@ -106,6 +112,44 @@ class WarpLoad(WarpInstruction):
 def elements(first: BufferLoad, count: int) -> tuple[BufferLoad, ...]:
     """An element and those behind it."""
     return tuple([BufferLoad(first.buffer, binary("+", first.index, k)) for k in range(count)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupWait(Instruction):
+    """A group of warps waits for all `product`s that it has begun but the last `left` ones; only emitters write it."""
+
+    operands: ClassVar[tuple[str, ...]] = ("d",)
+    results: ClassVar[tuple[str, ...]] = ("d",)
+    by_emitters: ClassVar[bool] = True
+    product: WarpMultiply
+    left: int = 0
+
+    @property
+    def d(self) -> BufferLoad:
+        return self.product.d
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"wait({shown(self.d)}, {self.left})"
+
+    def moved(self, f: Callable[[Expr], Expr]) -> GroupWait:
+        product = self.product.moved(f)
+        assert isinstance(product, WarpMultiply)
+        return replace(self, product=product)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Power(Instruction):
+    """`to` = exp(`value` - `top`), by one multiply-add and a power of two; only emitters write it."""
+
+    operands: ClassVar[tuple[str, ...]] = ("to", "value", "top")
+    results: ClassVar[tuple[str, ...]] = ("to",)
+    by_emitters: ClassVar[bool] = True
+    to: BufferLoad
+    value: Any
+    top: Any
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"{shown(self.to)} = exp({shown(self.value)} - {shown(self.top)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

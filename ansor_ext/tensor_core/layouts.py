@@ -9,6 +9,7 @@ from te_lite.bounds.loop_scope import LANES, WARP
 from te_lite.errors import LowerError, require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import Expr, as_expr, binary, index_xor
+from te_lite.expr.lanes import ceildiv
 from te_lite.loops.stmt import For, ForKind, Instruction, Stmt, Store
 from te_lite.lowering.layout import HeldTile, Layout
 from te_lite.lowering.lower_facts import Facts, row_by_row
@@ -46,15 +47,25 @@ class SwizzledRows(Layout):
 
 
 class BoxedRows(SwizzledRows):
-    """Of a stage in shared memory whose rows are cut into swizzled lines, as the copy engine brings them."""
+    """Of a stage in shared memory whose rows are cut into swizzled lines, as the copy engine brings them.
+
+    Rows that are longer than a line have room for whole ones.
+    """
+
+    def shape(self, extents: Sequence[int]) -> tuple[int, ...] | None:
+        *outer, row = self.facts.stages[self.k].stored(extents)
+        line = self._line(row)
+        return None if row % line == 0 else (*outer, ceildiv(row, line) * line)
 
     def place(self, output: int, at: Sequence[Expr]) -> Expr:
         stage, buffer = self.facts.stages[self.k], self.facts.buffers[self.k, output]
-        extents, nbytes = self.extents(), BYTES[buffer.dtype]
-        line = min(GROUP_ROW_BYTES // nbytes, extents[-1])
-        law = f"rows of a multiple of {GROUP_ROW_BYTES} bytes, or shorter ones, can be cut into lines"
-        require(extents[-1] % line == 0, LowerError, stage.op.name, law, bytes=extents[-1] * nbytes)
-        return boxed(stage.op.name, row_by_row(buffer, at), (prod(extents[:-1]), extents[-1]), line, nbytes)
+        *outer, row = self.extents()
+        line = self._line(row)
+        rows = prod(outer), ceildiv(row, line) * line
+        return boxed(stage.op.name, row_by_row(buffer, at), rows, line, BYTES[buffer.dtype])
+
+    def _line(self, row: int) -> int:
+        return min(GROUP_ROW_BYTES // BYTES[self.facts.stages[self.k].op.output_dtype(0)], row)
 
 
 def boxed(name: str, index: Expr, extents: tuple[int, int], line: int, nbytes: int) -> Expr:

@@ -25,13 +25,13 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
 from te_lite.loops.stmt import Buffer, Instruction
 
-from .instructions import BoxStore, Cut, QuadStore, RingCall, WarpLoad, WarpMultiply
+from .instructions import BoxStore, Cut, GroupWait, Power, QuadStore, RingCall, WarpLoad, WarpMultiply
 from .mma import F32, OPERANDS, MatrixLoad, Mma
 from .mma_meaning import CENTRE, pairs
 from .ring_text import helpers
 from .tf32_text import FLOAT, cut_float, tile_helpers, tile_name
 from .vectorized_epilogue import HELPERS, NAMES, lanes_text
-from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
+from .wgmma_text import POWER, POWER_HELPER, WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText, wait_helper
 
 
 class Writer(Protocol):
@@ -142,7 +142,7 @@ def _place(writer: Writer, e: BufferLoad) -> str:
 
 
 def _multiply_text(writer: Writer, s: WarpMultiply) -> str:
-    name, helpers = (_group(s).name, _group(s).helpers()) if s.waited_for else (mma_name(s.op), mma_helpers(s.op))
+    name, helpers = (_group(s).name, _group(s).helpers()) if s.op.warps > 1 else (mma_name(s.op), mma_helpers(s.op))
     writer.text.helpers.update(helpers)
     begun = f"{name}({', '.join([_place(writer, e) for e in s.places])});"
     if s.goes_on:
@@ -179,9 +179,20 @@ def _ring_text(writer: Writer, s: RingCall) -> str:
     return f"{s.function}{wide}({', '.join([*maps, *given])});"
 
 
+def _wait_text(writer: Writer, s: GroupWait) -> str:
+    group = _group(s.product)
+    writer.text.helpers[group.wait_but(s.left)] = wait_helper(group, s.left)
+    return f"{group.wait_but(s.left)}({_place(writer, s.d)});"
+
+
+def _power_text(writer: Writer, s: Power) -> str:
+    writer.text.helpers[POWER] = POWER_HELPER
+    return f"{POWER}({_place(writer, s.to)}, {writer.index(s.value)}, {writer.index(s.top)});"
+
+
 TEXTS: dict[type[Instruction], Callable[[Writer, Any], str]] = {
     WarpMultiply: _multiply_text, WarpLoad: _load_text, QuadStore: _quad_text, Cut: _cut_text,
-    RingCall: _ring_text, BoxStore: _ring_text,
+    RingCall: _ring_text, BoxStore: _ring_text, GroupWait: _wait_text, Power: _power_text,
 }  # fmt: skip
 """How each kind of instruction is written."""
 
@@ -193,4 +204,4 @@ def wait_text(writer: Writer, s: Instruction) -> str:
 
 
 def _group(s: WarpMultiply) -> GroupText:
-    return GroupText(s.op, s.a.buffer.storage == "shared", s.turned, s.across)
+    return GroupText(s.op, s.a.buffer.storage == "shared", s.turned, s.across, s.first, s.next_a, s.next_b)

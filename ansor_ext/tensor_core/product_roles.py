@@ -103,7 +103,7 @@ def _suits_ring(state: State, roles: Roles, extents: Sequence[int], space: int) 
     nbytes, factors = roles.op.element.nbytes, (roles.a, roles.b)
     rows = [state.stages[f.stage].op.output().shape[-1] * nbytes for f in factors]
     along = all(f.last == f.terms or (f.last == f.side and nbytes == 2) for f in factors)
-    plain = all(_is_stored(state, f.stage) for f in factors)
+    plain = all(is_stored(state, f.stage) for f in factors)
     return along and plain and all(n % ROW_BYTES == 0 for n in rows)
 
 
@@ -134,7 +134,7 @@ def _roles(
     return Roles(op, m, n, terms, a, b, *max([x for x in found if x[0] != x[1]], default=(None, m)))
 
 
-def _is_stored(state: State, k: int) -> bool:
+def is_stored(state: State, k: int) -> bool:
     """Whether stage `k` is in memory, maybe with zeros around it."""
     stage = state.stages[k]
     if stage.where != INLINED:
@@ -180,13 +180,13 @@ def _instruction(target: Target, body: Expr, groups: bool, ring: bool) -> Mma | 
         fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
         asked = op.element.name == ELEMENTS.get(target.precision) and op.element.nearest == ring
         fits = fits and (op.element.dtype != "float32" or asked)
-        fits = fits and (op.warps > 1) == groups and _has(target, op) and not body.init
+        fits = fits and (op.warps > 1) == groups and has_instruction(target, op) and not body.init
         if fits and any(same(body.sources[0], product(op, x, y)) for x, y in (loads, loads[::-1])):
             return op
     return None
 
 
-def _has(target: Target, op: Mma) -> bool:
+def has_instruction(target: Target, op: Mma) -> bool:
     """Whether the architecture of a target, where it says one, has an instruction; one of groups must be said."""
     digits = "".join([c for c in target.attrs.get("arch", "") if c.isdigit()])
     if op.warps > 1:

@@ -23,14 +23,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from codegen_cuda.program.cuda_program import KernelNest, loads_in
-from codegen_cuda.program.errors import EmitError
 from te_lite.bounds.loop_scope import BLOCKS
-from te_lite.errors import require
-from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Compare, Const, Expr, Var, as_expr, binary, compare, logical_and, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import conjuncts, free_vars, substitute
-from te_lite.loops.perfect_nest import iteration
 from te_lite.loops.stmt import (
     Barrier,
     Buffer,
@@ -49,26 +45,26 @@ from te_lite.loops.stmt import (
     with_bodies,
 )
 
-from ..pipeline.async_copy import moved
-from ..pipeline.staged_copies import enclosing
 from .box_store import Group, in_boxes
-from .copy_boxes import MOST_BOX, UNIT, Box, box_of, can_be_told
+from .copy_boxes import Box
 from .instructions import RingCall, WarpMultiply
-from .layouts import boxed
-from .mma import GROUP_ROW_BYTES, WARPS
+from .mma import WARPS
+from .ring_fetches import (
+    Fetch,
+    begin_of,
+    boxes_of,
+    bytes_of,
+    fetch_at,
+    fetch_of,
+    in_tile,
+    refuse,
+    require_turns,
+    tiles_of,
+)
 
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
 """Sums of a thread with which two groups need more registers than a third part; what the thread that fetches, and
 those that multiply, get then."""
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """A box of an array that is copied to a tile of `tile`, from `first` on."""
-
-    tile: Buffer
-    first: Expr
-    box: Box
 
 
 @dataclass(frozen=True)
@@ -126,10 +122,6 @@ def _conditions(s: Stmt, above: tuple[Expr, ...] = ()) -> Iterator[tuple[Expr, .
         yield from _conditions(b, above)
 
 
-def _refuse(holds: bool, law: str, **values: object) -> None:
-    require(holds, EmitError, "copy engine", law, **values)
-
-
 # --------------------------------------------------------------------------------------------------------- parts
 
 
@@ -140,29 +132,25 @@ def _pipe(nest: KernelNest, ranges: Simplifier) -> Pipe:
     if isinstance(part, For):
         parts = list(flattened(part.body, held))
     places = [k for k, s in enumerate(parts) if _is_pipeline(s)]
-    _refuse(len(places) == 1, "a kernel must have one loop over pipelined tiles that groups of warps multiply")
+    refuse(len(places) == 1, "a kernel must have one loop over pipelined tiles that groups of warps multiply")
     loop = parts[places[0]]
     assert isinstance(loop, For) and isinstance(loop.body, Seq)
     _, fetch, product = loop.body.stmts
     assert isinstance(fetch, If) and isinstance(product, WarpMultiply)
     within = nest.ranges()
     stmts = list(flattened(fetch.then, []))
-    left = loop.extent - _tiles_of(stmts) if stmts else 0
+    left = loop.extent - tiles_of(stmts) if stmts else 0
     if left >= 0:  # of iterations that fetch, conditions of copies hold that are not written
         within.bind(loop.var, 0, left)
-    fetches = tuple([_fetch(nest, s, within) for s in stmts])
+    fetches = tuple([fetch_of(nest, s, within) for s in stmts])
     tiles = {f.tile for f in fetches}
     before, last = parts[: places[0]], tuple(parts[places[0] + 1 :])
     copies = [s for s in before if stored_in(s) and stored_in(s) <= tiles]
     clear = tuple([s for s in before if s not in copies and not isinstance(s, Barrier)])
     found = Pipe(tuple(held), part, clear, loop, fetches, product, last)
     views = {f.tile: f.box.view for f in fetches}
-    _check(found, fetch, [_fetch(nest, s, ranges, views[next(iter(stored_in(s)))]) for s in copies], ranges)
+    _check(found, fetch, [fetch_of(nest, s, ranges, views[next(iter(stored_in(s)))]) for s in copies], ranges)
     return found
-
-
-def _tiles_of(copies: Sequence[Stmt]) -> int:
-    return min([b.shape[0] for s in copies for b in stored_in(s)], default=0)
 
 
 def _is_pipeline(s: Stmt) -> bool:
@@ -174,76 +162,11 @@ def _is_pipeline(s: Stmt) -> bool:
 
 def _check(pipe: Pipe, fetch: If, before: Sequence[Fetch], ranges: Simplifier) -> None:
     """All other statements must be of threads that multiply; tiles hold what iterations fetch, where they read it."""
-    ahead, var = pipe.tiles - 1, pipe.loop.var
     rest = [x for s in (*pipe.clear, *pipe.last) for x in stmts_of(s)]
     used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
     shared = [b for b in used if b.storage == "shared"]
-    _refuse(not shared and not any(isinstance(x, Barrier) for x in rest), "nothing else may go through shared memory")
-    more = compare("<", binary("+", var, ahead), pipe.loop.extent)
-    count = {f.tile.shape[0] for f in pipe.fetches}
-    alike = len(count) == 1 and same(ranges.simplify(fetch.cond), ranges.simplify(more))
-    _refuse(alike and len(before) == ahead * len(pipe.fetches), "each tile must be fetched one turn of the ring ahead")
-    for k, found in enumerate(before):
-        turn, of = divmod(k, len(pipe.fetches))
-        wanted = _at(pipe.fetches[of], {var: as_expr(turn - ahead)}, ranges)
-        fits = found.tile is wanted.tile and _same_box(found, wanted)
-        _refuse(fits, "what is fetched before the loop must be what iterations fetch", tile=found.tile.name)
-    product = pipe.product
-    places = [BufferLoad(f.tile, _at(f, {var: binary("-", var, ahead)}, ranges).first) for f in pipe.fetches]
-    for e in (*places, product.a, product.b):
-        _refuse(var not in free_vars(_in_tile(e, var, ranges)), "a tile must be found by its number", index=e.index)
-
-
-def _in_tile(e: BufferLoad, turn: Expr, ranges: Simplifier) -> Expr:
-    """How far a place lies behind the beginning of the tile of iteration `turn`."""
-    return ranges.simplify(binary("-", e.index, _begin(e.buffer, turn)))
-
-
-def _begin(tiles: Buffer, turn: Expr) -> Expr:
-    """Where the tile of iteration `turn` begins."""
-    stride = (tiles.strides or (tiles.size,))[0]
-    return binary("*", binary("%", turn, tiles.shape[0]), stride)
-
-
-def _same_box(x: Fetch, y: Fetch) -> bool:
-    starts = zip((x.first, *x.box.start), (y.first, *y.box.start), strict=True)
-    return replace(x.box, start=()) == replace(y.box, start=()) and all(same(a, b) for a, b in starts)
-
-
-def _at(f: Fetch, env: dict[Var, Expr], ranges: Simplifier) -> Fetch:
-    """A fetch in another iteration."""
-    start = tuple([ranges.simplify(substitute(x, env)) for x in f.box.start])
-    return replace(f, first=ranges.simplify(substitute(f.first, env)), box=replace(f.box, start=start))
-
-
-def _fetch(nest: KernelNest, s: Stmt, ranges: Simplifier, view: tuple[int, ...] | None = None) -> Fetch:
-    """What a copy fetches of an array, in a `view` if one is given.
-
-    Raises EmitError where it is no box, or none that lies as tensor cores read it.
-    """
-    around, store = enclosing(s)
-    nest_of_copy = [x for x in around if isinstance(x, For)]
-    loops = {x.var: x.extent for x in nest_of_copy}
-    asked = [c for x in around if isinstance(x, If) for c in conjuncts(x.cond)]
-    found = moved(store.value) if isinstance(store, Store) else None
-    _refuse(found is not None, "a tile must be copied from global memory by loops over its axes")
-    assert isinstance(store, Store) and found is not None
-    load, cond = found
-    one = [compare("==", x.var, 0) for tag, x in nest.loops.items() if tag.startswith("threadIdx") and x.extent > 1]
-    alone = all(any(same(c, x) for x in asked) for c in one) and len(asked) == len(one)
-    _refuse(alone, "one thread must copy a tile, all of it", conditions=asked)
-    box = box_of(load.buffer, load.index, [] if cond is None else [cond], loops, ranges, view=view)
-    _refuse(box is not None, "a tile must be a box of an array, with zeros beyond its edge", index=load.index)
-    assert box is not None
-    first = ranges.simplify(substitute(store.index, dict.fromkeys(loops, as_expr(0))))
-    columns, nbytes, tile = box.extents[-1], BYTES[store.buffer.dtype], store.buffer
-    extents, line = (tile.size // tile.shape[0] // columns, columns), min(columns, GROUP_ROW_BYTES // nbytes)
-    place = boxed(tile.name, iteration(nest_of_copy), extents, line, nbytes)
-    lies = same(ranges.simplify(binary("+", first, place)), ranges.simplify(store.index))
-    _refuse(lies, "a tile must lie in swizzled lines of 128 bytes", index=store.index)
-    law = f"rows of an array must begin at multiples of {UNIT} bytes, boxes have {MOST_BOX} rows at most"
-    _refuse(can_be_told(box), law, array=box.view, box=box.extents)
-    return Fetch(tile, first, box)
+    refuse(not shared and not any(isinstance(x, Barrier) for x in rest), "nothing else may go through shared memory")
+    require_turns(pipe.loop, pipe.fetches, fetch, before, [pipe.product.a, pipe.product.b], ranges)
 
 
 # --------------------------------------------------------------------------------------------------------- roles
@@ -306,7 +229,7 @@ class _Ring:
         body = seq(opened, If(produces, roles[0]), If(compare("<", self.warp, self.warps), seq(roles[1], *ended)))
         held = [*pipe.held, barriers, *([boxes] if boxes is not None else [])]
         loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=self.warps + WARPS)}
-        return KernelNest(loops, allocated(held, _numbered(body)))
+        return KernelNest(loops, allocated(held, numbered(body)))
 
     def _role(self, body: Stmt, share: str, registers: int) -> Stmt:
         """What threads of a role do, for each part of the result up to the last one that there is.
@@ -326,8 +249,8 @@ class _Ring:
 
     def _in_turn(self, e: BufferLoad) -> BufferLoad:
         """A place in the tile of an iteration, where iterations of all parts are counted."""
-        within = _in_tile(e, self.pipe.loop.var, self.ranges)
-        return BufferLoad(e.buffer, self.ranges.simplify(binary("+", _begin(e.buffer, self._turn()), within)))
+        within = in_tile(e, self.pipe.loop.var, self.ranges)
+        return BufferLoad(e.buffer, self.ranges.simplify(binary("+", begin_of(e.buffer, self._turn()), within)))
 
     def _barrier(self, barriers: Buffer, turn: Expr, empty: bool) -> BufferLoad:
         slot = binary("%", turn, self.pipe.tiles)
@@ -344,23 +267,13 @@ class _Ring:
         own = {loop.var: binary("-", loop.var, self.pipe.tiles - 1)}
         full, calls, nbytes = self._barrier(barriers, self._turn(), False), [], 0
         for f in self.pipe.fetches:
-            now = _at(f, own, self.ranges)
-            calls += list(self._boxes(replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index), full))
-            nbytes += f.tile.size // f.tile.shape[0] * BYTES[f.tile.dtype]
+            now = fetch_at(f, own, self.ranges)
+            at = replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index)
+            calls += list(boxes_of(at, full, self.ranges, self.pipe.product.op.element.nearest))
+            nbytes += bytes_of(f.tile)
         body = seq(self._await(barriers, True), RingCall("ring_expect", (full, as_expr(nbytes))), *calls)
         one = logical_and(compare("==", self.nest.loops["threadIdx.x"].var, 0), compare("==", self.warp, self.warps))
         return If(one, replace(loop, body=body))
-
-    def _boxes(self, f: Fetch, full: BufferLoad) -> Iterator[RingCall]:
-        """A box for each line of its rows."""
-        columns = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
-        rows = f.tile.size // f.tile.shape[0] // f.box.extents[-1]
-        nearest = self.pipe.product.op.element.nearest
-        box = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns), nearest=nearest)
-        for k in range(f.box.extents[-1] // columns):
-            at = [*f.box.start[:-1], self.ranges.simplify(binary("+", f.box.start[-1], k * columns))]
-            to = BufferLoad(f.tile, self.ranges.simplify(binary("+", f.first, k * rows * columns)))
-            yield RingCall(f"box_fetch_{len(at)}d", (to, full, *at[::-1]), box=box)
 
     def _consumed(self, barriers: Buffer, last: Stmt) -> Stmt:
         loop, pipe = self.pipe.loop, self.pipe
@@ -374,7 +287,7 @@ class _Ring:
         return seq(*pipe.clear, replace(loop, body=body), through, last)
 
 
-def _numbered(body: Stmt) -> Stmt:
+def numbered(body: Stmt) -> Stmt:
     """A body whose calls know the numbers of their tensor maps: one for all boxes of an array that are alike."""
     known: list[Box] = []
 

@@ -28,6 +28,17 @@ FENCE_HELPER = """\
 static __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }"""
+POWER = "power_term"
+POWER_HELPER = """\
+// e^(x - top): one multiply-add in the exponent of 2, which the hardware has to 22 bits.
+static __device__ __forceinline__ void power_term(float *to, float x, float top) {
+  const float power = fmaf(x, 1.44269504f, top * -1.44269504f);
+#ifdef __CUDA_ARCH__
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(*to) : "f"(power));
+#else
+  *to = exp2f(power);
+#endif
+}"""
 WAIT_FOR_LAST = "wgmma_wait_for_last();"
 WAIT_FOR_LAST_HELPER = """\
 // The products of the last turn are through; those of this one go on.
@@ -46,29 +57,60 @@ static __device__ __forceinline__ unsigned long long wgmma_tile(const void *tile
 @dataclass(frozen=True)
 class GroupText:
     """The functions for a widened record `op`, whose factor A is in registers, or a tile in shared memory (`tiles`),
-    `turned` or not; the rows of B lie `across` its terms or along them."""
+    `turned` or not; the rows of B lie `across` its terms or along them.  The `first` product stores its sums.
+
+    `next_a` and `next_b` are the elements from a box of lines of a tile to the next, where it has several.
+    """
 
     op: Mma
     tiles: bool = False
     turned: bool = False
     across: bool = False
+    first: bool = False
+    next_a: int = 0
+    next_b: int = 0
 
     @property
     def name(self) -> str:
         """What begins the product."""
         op, a = self.op, "_turned" if self.turned else "_tiles" if self.tiles else ""
         a += "_across" if self.across else ""
+        a += "".join([f"_{name}{n}" for name, n in (("a", self.next_a), ("b", self._far_b)) if n])
+        a += "_first" if self.first else ""
         return f"wgmma_m{op.m}n{op.n}k{op.k}_{op.element.name}_{op.sum.name}{a}"
+
+    @property
+    def _far_b(self) -> int:
+        """`next_b`, where it is not that of boxes of all terms, one behind the other."""
+        return 0 if self.across and self.next_b == self.op.k * self.line else self.next_b
+
+    @property
+    def line(self) -> int:
+        """Elements of a row of 128 bytes."""
+        return GROUP_ROW_BYTES // self.op.element.nbytes
 
     @property
     def wait(self) -> str:
         """What waits for it."""
-        return f"wgmma_wait_{_sums(self.op)}_{self.op.sum.name}"
+        return self.wait_but(0)
+
+    def wait_but(self, left: int) -> str:
+        """What waits for it and all others but the last `left` ones."""
+        return f"wgmma_wait_{_sums(self.op)}_{self.op.sum.name}{f'_but_{left}' if left else ''}"
 
     @property
     def one(self) -> GroupText:
         """The instruction of which a product has several: all its columns, 16 rows a warp, one step."""
-        return replace(self, op=replace(self.op, m=self.op.a.rows, k=self.op.a.columns))
+        one = replace(self.op, m=self.op.a.rows, k=self.op.a.columns)
+        return replace(self, op=one, first=False, next_a=0, next_b=0)
+
+    def offset(self, step: int, further: int, across: bool) -> int:
+        """How far a step is from the first one in a tile, in units of descriptors."""
+        k = self.one.op.k
+        if across:
+            return step * k * GROUP_ROW_BYTES // UNIT
+        boxes, within = divmod(step * k, self.line)
+        return (within + boxes * further) * self.op.element.nbytes // UNIT
 
     def helpers(self) -> dict[str, str]:
         """Their definitions and those that they need, by name, in their order."""
@@ -79,8 +121,9 @@ class GroupText:
             known |= {one.name: _instruction(one), self.name: _begun_of_parts(self, one)}
         else:
             begun = _begun_from_tiles(self) if self.tiles else _begun(self)
+            known |= {_first(self.one): _instruction(self.one, first=True)} if self.first else {}
             known |= {self.one.name: _instruction(self.one), self.name: begun}
-        return {**known, self.wait: _wait(self)}
+        return {**known, self.wait: wait_helper(self)}
 
 
 def _sums(op: Mma) -> int:
@@ -122,40 +165,50 @@ def _begun(text: GroupText) -> str:
     """All steps and rows, begun together, of what is in registers of their own: others may be loaded meanwhile, and a
     compiler, which takes the product to be through, loads them into those of `a`."""
     op, one = text.op, text.one.op
-    element, total = TYPES[op.element.dtype], TYPES[op.sum.dtype]
+    element = TYPES[op.element.dtype]
     steps, rows, held = op.k // one.k, op.m // one.m, one.registers("a")
     centre, _ = centres(op)
     word = 'asm volatile("mov.b32 %0, %1;" : "=r"(x[i]) : "r"(((const unsigned *)a)[i]))'
     if op.element.dtype == F32.dtype:
         word = f"x[i] = __float_as_uint(a[i] * {centre}f)"
     count = steps * rows * held
-    given = f"  unsigned x[{count}];\n  #pragma unroll\n  for (int i = 0; i < {count}; ++i) {word};\n"
-    return f"""{_HEAD} {text.name}({total} *d, const {element} *a, const void *b) {{
-{given}  const unsigned long long tile = wgmma_tile(b);
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  #pragma unroll
-  for (int step = 0; step < {steps}; ++step)
-    #pragma unroll
-    for (int row = 0; row < {rows}; ++row)
-      {text.one.name}(d + row * {_sums(one)}, x + (step * {rows} + row) * {held}, tile + step * {STEP});
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}}"""
+    given = f"  unsigned x[{count}];\n  #pragma unroll\n  for (int i = 0; i < {count}; ++i) {word};"
+    calls = [
+        f"{_called(text, step)}(d + {row * _sums(one)}, x + {(step * rows + row) * held}, "
+        f"tile + {text.offset(step, text.next_b, text.across)});"
+        for step in range(steps) for row in range(rows)
+    ]  # fmt: skip
+    return _all(
+        text, f"const {element} *a, const void *b", [given, f"  const unsigned long long {_tile_of_b(text)};"], calls
+    )
 
 
 def _begun_from_tiles(text: GroupText) -> str:
     """All steps of 16 rows a warp, begun together; a step of a tile in rows across is so many of them further."""
-    op, one = text.op, text.one.op
-    line = one.k * GROUP_ROW_BYTES // UNIT
-    of_a, of_b = [line if in_terms else STEP for in_terms in (text.turned, text.across)]
-    box = f", {op.k * GROUP_ROW_BYTES // UNIT}" if text.across else ""
-    return f"""{_HEAD} {text.name}({TYPES[op.sum.dtype]} *d, const void *a, const void *b) {{
-  const unsigned long long rows = wgmma_tile(a), tile = wgmma_tile(b{box});
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  #pragma unroll
-  for (int step = 0; step < {op.k // one.k}; ++step)
-    {text.one.name}(d, rows + step * {of_a}, tile + step * {of_b});
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}}"""
+    calls = [
+        f"{_called(text, step)}(d, rows + {text.offset(step, text.next_a, text.turned)}, "
+        f"tile + {text.offset(step, text.next_b, text.across)});"
+        for step in range(text.op.k // text.one.op.k)
+    ]
+    tiles = f"  const unsigned long long rows = wgmma_tile(a), {_tile_of_b(text)};"
+    return _all(text, "const void *a, const void *b", [tiles], calls)
+
+
+def _tile_of_b(text: GroupText) -> str:
+    """The descriptor of B; across the terms it says how far the boxes are from each other."""
+    further = (text.next_b or text.op.k * text.line) * text.op.element.nbytes // UNIT
+    return f"tile = wgmma_tile(b{f', {further}' if text.across else ''})"
+
+
+def _called(text: GroupText, step: int) -> str:
+    return _first(text.one) if text.first and step == 0 else text.one.name
+
+
+def _all(text: GroupText, factors: str, given: list[str], calls: list[str]) -> str:
+    """A function that begins instructions as one group."""
+    lines = [f"{_HEAD} {text.name}({TYPES[text.op.sum.dtype]} *d, {factors}) {{", *given]
+    lines += ['  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");', *[f"  {x}" for x in calls]]
+    return "\n".join([*lines, '  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");', "}"])
 
 
 def _begun_of_parts(text: GroupText, one: GroupText) -> str:
@@ -185,11 +238,11 @@ def _begun_of_parts(text: GroupText, one: GroupText) -> str:
 }}"""
 
 
-def _wait(text: GroupText) -> str:
+def wait_helper(text: GroupText, left: int = 0) -> str:
     """The compiler knows nothing of instructions that go on: it is told that the sums have changed."""
     count, kept = _sums(text.op), _register(text.op)
-    return f"""{_HEAD} {text.wait}({TYPES[text.op.sum.dtype]} *d) {{
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    return f"""{_HEAD} {text.wait_but(left)}({TYPES[text.op.sum.dtype]} *d) {{
+  asm volatile("wgmma.wait_group.sync.aligned {left};" ::: "memory");
   #pragma unroll
   for (int i = 0; i < {count}; ++i) asm volatile("" : "+{kept}"(d[i])::"memory");
 }}"""

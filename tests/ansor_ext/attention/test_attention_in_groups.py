@@ -1,0 +1,133 @@
+"""Attention by groups of warps whose tiles the copy engine fetches: on the emulator, beside float64."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from ansor.core.target.hardware import HardwareParams
+from ansor.core.target.target import Target
+from ansor.sketch.rule import SketchContext
+from ansor_ext.attention.attention import Grain, attention_of, group_grains, in_groups, scheduled
+from codegen_cuda import compile_source, emit
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
+from te_lite.meaning.interp import run
+from te_lite.schedule.dag import ComputeDAG
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import from_json, to_json
+from tests.ansor_ext.attention.test_attention import Case, causal, check, masked, scaled, sketches
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
+from tests.nonempty import nonempty
+from tests.oracle import poisoned
+
+TARGET = Target.of("cuda -model=H200")
+HARDWARE = HardwareParams(target=TARGET).completed(TARGET)
+compiled = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+CASES = {
+    "scaled": (Case((2, 70, 197, 64)), Grain(4, 1, 64, 2, True)),
+    "masked, two groups": (Case((1, 100, 200, 64), masked), Grain(8, 1, 128, 2, True)),
+    "masked, wide": (Case((1, 70, 200, 128), masked, "bfloat16"), Grain(4, 1, 64, 3, True)),
+    "causal": (Case((1, 250, 250, 64), causal, after=True), Grain(4, 1, 64, 2, True)),
+    "causal, whole blocks": (Case((1, 256, 256, 64), causal), Grain(8, 1, 64, 3, True)),
+    "causal, wide": (Case((1, 130, 197, 128), causal, "bfloat16"), Grain(8, 1, 96, 2, True)),
+    "80 wide": (Case((2, 70, 77, 80)), Grain(4, 1, 64, 2, True)),
+    "three groups": (Case((1, 200, 260, 64)), Grain(12, 1, 64, 2, True)),
+    "floats out": (Case((1, 77, 129, 64), out="float32"), Grain(8, 1, 64, 2, True)),
+    "1000 keys": (Case((1, 64, 1000, 64), masked), Grain(4, 1, 128, 3, True)),
+}
+OFTEN = ("scaled", "masked, two groups", "causal", "80 wide")
+
+
+def program(case: Case, grain: Grain) -> State:
+    dag = ComputeDAG(case.tensors())
+    ctx = SketchContext(dag, TARGET, HARDWARE)
+    found = attention_of(ctx, dag.init_state)
+    made = None if found is None else in_groups(ctx, dag.init_state, found)
+    assert made is not None
+    return scheduled(dag.init_state, made, grain)
+
+
+def lowered(case: Case, grain: Grain) -> te.LoweredFunc:
+    state = program(case, grain)
+    return te.lower(state, state.dag.tensors)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in CASES])
+def test_kernels_compute_attention(name: str) -> None:
+    case, grain = CASES[name]
+    arrays = case.inputs(np.random.default_rng(4))
+    made = emit(lowered(case, grain))
+    assert "ring_open" in made.source and "_across(" in made.source
+    results = []
+    for _ in range(2):
+        out = poisoned(case.wanted(arrays).shape, case.out)
+        run_program(made, [*arrays, out])
+        check(case, out, arrays)
+        results.append(out)
+    np.testing.assert_array_equal(*[np.nan_to_num(x.astype("float32")) for x in results])
+
+
+@pytest.mark.parametrize("name", ["scaled", pytest.param("causal, wide", marks=pytest.mark.slow)])
+def test_the_interpreter_knows_no_ring(name: str) -> None:
+    case, grain = CASES[name]
+    case = replace(case, sizes=(1, 33, 130, case.sizes[3]))
+    arrays = case.inputs(np.random.default_rng(5))
+    out = poisoned(case.wanted(arrays).shape, case.out)
+    run(lowered(case, grain), [*arrays, out])
+    check(case, out, arrays)
+
+
+@compiled
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in CASES])
+def test_nvrtc_keeps_sums_in_registers(name: str) -> None:
+    """What makes products wait for each other is an error (`compile.py`)."""
+    (found,) = compile_source(emit(lowered(*CASES[name])).source, "sm_90").resources
+    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+
+
+def test_iterations_behind_the_last_query_are_left_out() -> None:
+    """What is fetched and multiplied of 256 queries in blocks of 64: 1 + 2 + 3 + 4 tiles of 16."""
+    case, grain = CASES["causal"]
+    found = [emit(lowered(replace(case, sizes=(1, 256, 256, 64), scores=x), grain)).source for x in (causal, scaled)]
+    live = [re.findall(r"if \(\w+ \* 64 \+ min\(\(int\)blockIdx.x \* -64", source) for source in found]
+    assert len(live[0]) == 1 and not live[1]
+
+
+@pytest.mark.parametrize("old, new", [("ring_await(barriers + 0, 0);", ""), ("ring_release(barriers + 2);", "")])
+def test_spoilt_kernels_are_caught(old: str, new: str) -> None:
+    case, grain = CASES["scaled"]
+    made, arrays = emit(lowered(case, grain)), case.inputs(np.random.default_rng(6))
+    assert old in made.source
+    with pytest.raises(EmulatorError):
+        out = poisoned(case.wanted(arrays).shape, case.out)
+        run_program(replace(made, source=made.source.replace(old, new)), [*arrays, out])
+
+
+def test_sketches_are_for_hoppers_and_halves() -> None:
+    case = Case((12, 2048, 2048, 128))
+    dag = ComputeDAG(case.tensors())
+    ctx = SketchContext(dag, TARGET, HARDWARE)
+    found = attention_of(ctx, dag.init_state)
+    made = None if found is None else in_groups(ctx, dag.init_state, found)
+    assert made is not None
+    grains = nonempty(list(group_grains(dag.init_state, made, HARDWARE)))
+    assert {g.warps for g in grains} >= {4, 8}
+
+    def of_groups(case: Case, target: str) -> int:
+        return sum("wgmma" in str(state) for state in sketches(case.tensors(), target))
+
+    assert of_groups(Case((1, 256, 256, 64)), "cuda -model=H200") > 0
+    assert of_groups(Case((1, 256, 256, 64)), "cuda -arch=sm_80") == 0
+    assert of_groups(Case((1, 256, 256, 40)), "cuda -model=H200") == 0
+    assert of_groups(Case((1, 256, 256, 64), dtype="float32"), "cuda -model=H200 -precision=tf32") == 0
+
+
+def test_steps_are_recorded() -> None:
+    state = program(*CASES["80 wide"])
+    assert replay(state.dag, [from_json(to_json(step)) for step in state.steps]) == state
