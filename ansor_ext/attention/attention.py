@@ -280,8 +280,10 @@ def scheduled(start: State, made: Attention, grain: Grain) -> State:
         tiles, row_bytes = grain.tiles if k else 1, ceildiv(row, op.k) * op.k * op.element.nbytes
         if grain.groups and k:
             s[tile].pipeline(tiles, COPY_ENGINE)
+        elif grain.groups:
+            s[tile].swizzle(1)
         else:
-            fetched(s[tile], factor, ops[k], Warps(count=grain.warps), tiles, row_bytes, int(grain.groups))
+            fetched(s[tile], factor, ops[k], Warps(count=grain.warps), tiles, row_bytes)
         loaded(s[parts[k]], factor, ops[k], "abb"[k])
     s[part].split_fragment(*sides(s[part], made.of_sums.a, "a"), f"{op.name}.a")
     for x in (term, extreme, whole):

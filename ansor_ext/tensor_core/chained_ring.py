@@ -26,9 +26,7 @@ from functools import cached_property
 from codegen_cuda.program.cuda_program import KernelNest, loads_in
 from te_lite.bounds.loop_scope import BLOCKS
 from te_lite.expr.expr import (
-    Binary,
     BufferLoad,
-    Call,
     Const,
     Expr,
     Var,
@@ -37,10 +35,9 @@ from te_lite.expr.expr import (
     compare,
     logical_and,
     logical_not,
-    select,
 )
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import free_vars, substitute, walk
+from te_lite.expr.visit import free_vars, substitute
 from te_lite.loops.stmt import (
     Barrier,
     Buffer,
@@ -51,17 +48,15 @@ from te_lite.loops.stmt import (
     Stmt,
     Store,
     allocated,
-    bodies,
     flattened,
     map_exprs,
     seq,
     stmts_of,
     stored_in,
-    with_bodies,
 )
 
 from .box_store import Group, in_boxes
-from .instructions import GroupWait, Power, RingCall, WarpMultiply
+from .instructions import GroupWait, RingCall, WarpMultiply
 from .masked_turns import Mask, mask_of, without_mask
 from .mma import WARPS
 from .ring import numbered
@@ -77,19 +72,22 @@ from .ring_fetches import (
     require_turns,
     tiles_of,
 )
+from .row_folds import folded, unrolled, with_inverses
 
 SHARES = {2: (40, 232), 3: (32, 160)}
-"""Registers of a thread that fetches, and of one that multiplies, by the groups of a block; one needs no share."""
+"""Registers of a thread that fetches, and of one that multiplies, by the groups of a block."""
+FEW_WORDS = 80
+"""Of sums and factors of a thread, with which two groups leave room for another block."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The parts of a kernel: `before` fills what all iterations read, `clear` is what each thread begins with; then
+    """The parts of a kernel: all iterations read the tile `rows`, `clear` is what each thread begins with; then
     iterations `loop` of two `fetches` and two products, with what is `between` them, and `moved` of it, which touches
-    sums or factors of the second one; `last` stores results."""
+    sums or factors of the second one; `last` stores results, which the values that are `inverted` divide."""
 
     held: tuple[Buffer, ...]
-    before: tuple[Stmt, ...]
+    rows: Fetch
     clear: tuple[Stmt, ...]
     loop: For
     fetches: tuple[Fetch, Fetch]
@@ -97,6 +95,7 @@ class Chain:
     between: tuple[Stmt, ...]
     moved: tuple[Stmt, ...]
     second: WarpMultiply
+    inverted: tuple[Stmt, ...]
     last: tuple[Stmt, ...]
 
     @property
@@ -120,7 +119,7 @@ def in_chained_ring(nest: KernelNest) -> KernelNest:
     """A kernel with a producer and consumers of its tiles.  Raises EmitError for one that has another form."""
     ranges = nest.ranges()
     chain = _chain(nest, ranges)
-    barriers = Buffer("barriers", "int64", (4 * chain.tiles,), "shared")
+    barriers = Buffer("barriers", "int64", (4 * chain.tiles + 2,), "shared")
     return _ChainedRing(nest, ranges, chain, barriers).nest_in_roles()
 
 
@@ -132,7 +131,7 @@ def _chain(nest: KernelNest, ranges: Simplifier) -> Chain:
     parts = list(flattened(nest.body, held))
     places = [k for k, s in enumerate(parts) if _is_chain(s)]
     refuse(len(places) == 1, "a kernel must have one loop over pipelined tiles with two products")
-    loop, front, last = parts[places[0]], parts[: places[0]], tuple(parts[places[0] + 1 :])
+    loop, front = parts[places[0]], parts[: places[0]]
     assert isinstance(loop, For) and isinstance(loop.body, Seq)
     _, fetch, *rest = loop.body.stmts
     work = [x for s in rest for x in flattened(s, held)]
@@ -145,10 +144,12 @@ def _chain(nest: KernelNest, ranges: Simplifier) -> Chain:
     fetches = _fetches(nest, loop, fetch, front, ranges, (first, second))
     tiles = {f.tile for f in fetches}
     others = [s for s in front if not stored_in(s) & tiles]
-    fills = [k for k, s in enumerate(others) if any(b.storage == "shared" for b in stored_in(s))]
-    cut = fills[-1] + 1 if fills else 0
-    clear = tuple([s for s in others[cut:] if not isinstance(s, Barrier)])
-    found = Chain(tuple(held), tuple(others[:cut]), clear, loop, fetches, first, between, moved, second, last)
+    fills = [s for s in others if stored_in(s) == {first.a.buffer}]
+    refuse(len(fills) == 1, "what all iterations read must be one tile that is fetched")
+    clear = tuple([s for s in others if not isinstance(s, Barrier) and s is not fills[0]])
+    inverted, last, inverses = with_inverses(parts[places[0] + 1 :])
+    rows, between, held = fetch_of(nest, fills[0], ranges), tuple(folded(between)), [*held, *inverses]
+    found = Chain(tuple(held), rows, clear, loop, fetches, first, between, moved, second, tuple(inverted), tuple(last))
     _check(found, ranges)
     return found
 
@@ -225,27 +226,41 @@ class _ChainedRing:
         last, boxes = seq(*chain.last), None
         found = in_boxes(last, group, self.ranges)
         if found is not None:
-            last, boxes = found
-        less, more = SHARES.get(group.count, (0, 0))
-        consumed = seq(*self._share("registers_more", more), *self._consumed(), last)
-        consumed = consumed if boxes is None else seq(consumed, group.once(RingCall("boxes_read", (), 0)))
-        opened = [self._opened(ring) for ring in (0, 1)]
-        multiplies = compare("<", self.warp, self.warps)
-        before = [s if isinstance(s, Barrier) else If(multiplies, s) for s in chain.before]
-        produced = seq(*self._share("registers_less", less), self._produced())
-        body = seq(
-            *before, Barrier(), *opened, If(compare(">=", self.warp, self.warps), produced), If(multiplies, consumed)
+            last, boxes = unrolled(found[0]), found[1]
+        share = self._share()
+        consumed = seq(
+            *[RingCall("registers_more", (), n) for n in share[1:]], *self._consumed(), *chain.inverted, last
         )
+        consumed = consumed if boxes is None else seq(consumed, group.once(RingCall("boxes_read", (), 0)))
+        opened = [self._opened(ring) for ring in (0, 1, 2)]
+        one = logical_and(compare("==", group.lane, 0), compare("==", self.warp, self.warps))
+        less = If(compare(">=", self.warp, self.warps), seq(*[RingCall("registers_less", (), n) for n in share[:1]]))
+        fetched = seq(*([less] if share else []), If(one, self._produced()))
+        body = seq(*opened, fetched, If(compare("<", self.warp, self.warps), consumed))
         held = [*chain.held, self.barriers, *([boxes] if boxes is not None else [])]
-        loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=self.warps + WARPS)}
+        loops = {
+            **self.nest.loops,
+            "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=self.warps + (WARPS if share else 1)),
+        }
         return KernelNest(loops, allocated(held, numbered(body)))
 
-    def _share(self, function: str, registers: int) -> list[Stmt]:
-        return [RingCall(function, (), registers)] if registers else []
+    def _share(self) -> tuple[int, ...]:
+        """Registers of a thread that fetches, and of one that multiplies, where these are not those of all threads.
+
+        Only groups of warps can change theirs, so that four warps fetch then instead of one.
+        """
+        chain, count = self.chain, self.group.count
+        words = chain.first.d.buffer.size + chain.second.d.buffer.size + chain.second.a.buffer.size // 2
+        return () if count == 1 or (count == 2 and words <= FEW_WORDS) else SHARES[count]
 
     def _opened(self, ring: int) -> Stmt:
-        first = BufferLoad(self.barriers, as_expr(2 * ring * self.chain.tiles))
-        return RingCall("ring_open", (first, as_expr(self.chain.tiles), as_expr(self.group.count)))
+        """Barriers of K, of V, and of the tile that all iterations read."""
+        first, tiles = BufferLoad(self.barriers, as_expr(2 * ring * self.chain.tiles)), self.chain.tiles
+        return RingCall("ring_open", (first, as_expr(tiles if ring < 2 else 1), as_expr(self.group.count)))
+
+    @property
+    def _rows_full(self) -> BufferLoad:
+        return BufferLoad(self.barriers, as_expr(4 * self.chain.tiles))
 
     def _barrier(self, ring: int, turn: Expr, empty: bool) -> BufferLoad:
         tiles = self.chain.tiles
@@ -269,9 +284,10 @@ class _ChainedRing:
             full = self._barrier(ring, loop.var, False)
             expect = RingCall("ring_expect", (full, as_expr(bytes_of(f.tile))))
             out += [self._await(ring, loop.var, True), expect, *boxes_of(now, full, self.ranges)]
-        one = logical_and(compare("==", self.group.lane, 0), compare("==", self.warp, self.warps))
         body = seq(*out) if self.mask is None else If(self.mask.is_live(loop.var), seq(*out))
-        return If(one, replace(loop, body=body))
+        rows, full = self.chain.rows, self._rows_full
+        expect = RingCall("ring_expect", (full, as_expr(bytes_of(rows.tile))))
+        return seq(expect, *boxes_of(rows, full, self.ranges), replace(loop, body=body))
 
     @cached_property
     def mask(self) -> Mask | None:
@@ -288,7 +304,8 @@ class _ChainedRing:
         """The first iteration, those behind it, and the last product."""
         chain, extent, first = self.chain, self.chain.loop.extent, as_expr(0)
         last = as_expr(extent - 1) if self.mask is None else self.ranges.simplify(self.mask.last_live(extent))
-        begun: list[Stmt] = [self._await(0, first, False), self._product(chain.first, first)]
+        begun: list[Stmt] = [RingCall("ring_await", (self._rows_full, as_expr(0)))]
+        begun += [self._await(0, first, False), self._product(chain.first, first)]
         begun += [
             GroupWait(chain.first),
             self._release(0, first),
@@ -321,7 +338,7 @@ class _ChainedRing:
 
     def _turn(self, turn: Expr) -> Stmt:
         chain, before = self.chain, self.ranges.simplify(binary("-", turn, 1))
-        begun = [self._await(0, turn, False), self._product(chain.first, turn)]
+        begun: list[Stmt] = [self._await(0, turn, False), self._product(chain.first, turn)]
         begun += [self._await(1, before, False), self._product(chain.second, before)]
         between = [GroupWait(chain.first, 1), self._release(0, turn), *self._at(chain.between, turn)]
         return seq(*begun, *between, GroupWait(chain.second), self._release(1, before), *self._at(chain.moved, turn))
@@ -334,24 +351,4 @@ class _ChainedRing:
     def _at(self, stmts: Sequence[Stmt], turn: Expr) -> list[Stmt]:
         """Statements of an iteration, whose loops move registers."""
         env = {self.chain.loop.var: turn}
-        return [_unrolled(map_exprs(s, lambda e: self.ranges.simplify(substitute(e, env)))) for s in stmts]
-
-
-def _unrolled(s: Stmt) -> Stmt:
-    """A statement with its loops unrolled, and with powers of two for those of e."""
-    match s:
-        case For(kind=ForKind.SERIAL, body=body):
-            return replace(s, kind=ForKind.UNROLLED, body=_unrolled(body))
-        case Store(buffer=buffer, index=index, value=Call(func="exp", args=(Binary(op="-", a=a, b=b),))) if (
-            buffer.dtype == "float32" and buffer.size > 2
-        ):
-            return Power(BufferLoad(buffer, index), a, b)
-        case Store(value=Call(func="if_then_else", args=(cond, Call(func="exp") as e, other))) if _is_local(e):
-            own = BufferLoad(s.buffer, s.index)
-            return seq(_unrolled(replace(s, value=e)), replace(s, value=select(cond, own, other)))
-    return with_bodies(s, tuple([_unrolled(b) for b in bodies(s)]))
-
-
-def _is_local(e: Expr) -> bool:
-    """Whether a value is of registers alone."""
-    return all(x.buffer.storage == "local" for x in walk(e) if isinstance(x, BufferLoad))
+        return [unrolled(map_exprs(s, lambda e: self.ranges.simplify(substitute(e, env)))) for s in stmts]

@@ -139,7 +139,7 @@ class GroupWait(Instruction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Power(Instruction):
-    """`to` = exp(`value` - `top`), by one multiply-add and a power of two; only emitters write it."""
+    """`to` = exp(`value` * `factor` - `top`), by one multiply-add and a power of two; only emitters write it."""
 
     operands: ClassVar[tuple[str, ...]] = ("to", "value", "top")
     results: ClassVar[tuple[str, ...]] = ("to",)
@@ -147,9 +147,25 @@ class Power(Instruction):
     to: BufferLoad
     value: Any
     top: Any
+    factor: float = 1.0
 
     def text(self, shown: Callable[[Expr], str]) -> str:
-        return f"{shown(self.to)} = exp({shown(self.value)} - {shown(self.top)})"
+        return f"{shown(self.to)} = exp({shown(self.value)}*{self.factor} - {shown(self.top)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rounded(Instruction):
+    """Two floats, rounded to 16 bits, in neighbours from `to` on; only emitters write it."""
+
+    operands: ClassVar[tuple[str, ...]] = ("to", "one", "two")
+    results: ClassVar[tuple[str, ...]] = ("to",)
+    by_emitters: ClassVar[bool] = True
+    to: BufferLoad
+    one: Any
+    two: Any
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"{shown(self.to)} = rounded({shown(self.one)}, {shown(self.two)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,13 +25,13 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
 from te_lite.loops.stmt import Buffer, Instruction
 
-from .instructions import BoxStore, Cut, GroupWait, Power, QuadStore, RingCall, WarpLoad, WarpMultiply
+from .instructions import BoxStore, Cut, GroupWait, Power, QuadStore, RingCall, Rounded, WarpLoad, WarpMultiply
 from .mma import F32, OPERANDS, MatrixLoad, Mma
 from .mma_meaning import CENTRE, pairs
 from .ring_text import helpers
 from .tf32_text import FLOAT, cut_float, tile_helpers, tile_name
 from .vectorized_epilogue import HELPERS, NAMES, lanes_text
-from .wgmma_text import POWER, POWER_HELPER, WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText, wait_helper
+from .wgmma_text import POWER, POWER_HELPER, WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText, rounded_helper, wait_helper
 
 
 class Writer(Protocol):
@@ -187,12 +187,18 @@ def _wait_text(writer: Writer, s: GroupWait) -> str:
 
 def _power_text(writer: Writer, s: Power) -> str:
     writer.text.helpers[POWER] = POWER_HELPER
-    return f"{POWER}({_place(writer, s.to)}, {writer.index(s.value)}, {writer.index(s.top)});"
+    return f"{POWER}({_place(writer, s.to)}, {writer.index(s.value)}, {writer.index(s.top)}, {s.factor}f);"
+
+
+def _rounded_text(writer: Writer, s: Rounded) -> str:
+    element = "f16" if s.to.buffer.dtype == "float16" else "bf16"
+    writer.text.helpers[f"rounded_{element}"] = rounded_helper(element)
+    return f"rounded_{element}({_place(writer, s.to)}, {writer.index(s.one)}, {writer.index(s.two)});"
 
 
 TEXTS: dict[type[Instruction], Callable[[Writer, Any], str]] = {
     WarpMultiply: _multiply_text, WarpLoad: _load_text, QuadStore: _quad_text, Cut: _cut_text,
-    RingCall: _ring_text, BoxStore: _ring_text, GroupWait: _wait_text, Power: _power_text,
+    RingCall: _ring_text, BoxStore: _ring_text, GroupWait: _wait_text, Power: _power_text, Rounded: _rounded_text,
 }  # fmt: skip
 """How each kind of instruction is written."""
 

@@ -41,15 +41,14 @@ def shared_copy(s: Schedule, factor: Factor, source: Tensor, sums: Tensor) -> Te
     return copy
 
 
-def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int, row: int = 0, lines: int = 0) -> None:
+def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int, row: int = 0) -> None:
     """All threads of a block fetch a tile of a factor, in vectors that its rows are multiples of; with `tiles` of them,
     iterations ahead.
 
-    Rows that `ldmatrix` reads are swizzled, maybe cut into `lines`; those of `row` bytes, if given, begin apart where
-    they cannot be.
+    Rows that `ldmatrix` reads are swizzled; those of `row` bytes, if given, begin apart where they cannot be.
     """
     nbytes, s, matrices = op.element.nbytes, tile.schedule, by_matrices(factor, op)
-    apart = row > 0 and not lines and not can_be_swizzled(row)
+    apart = row > 0 and not can_be_swizzled(row)
     if not matrices:
         rows = factor.side if factor.last == factor.terms else factor.terms
         tile.storage_align(tile.leaf_iter_vars[rows], WORDS * 4 // nbytes, pad_words(op) * 4 // nbytes)
@@ -67,7 +66,7 @@ def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int
     tile.bind(lane, "threadIdx.x")
     tile.vectorize(vector)
     if matrices and not apart:
-        tile.swizzle(lines)
+        tile.swizzle()
     if tiles > 1:
         tile.pipeline(tiles)
 

@@ -111,7 +111,7 @@ def fetch_of(nest: KernelNest, s: Stmt, ranges: Simplifier, view: tuple[int, ...
     columns, nbytes, tile = box.extents[-1], BYTES[store.buffer.dtype], store.buffer
     line = min(columns, GROUP_ROW_BYTES // nbytes)
     room = ceildiv(columns, line) * line
-    extents, at = (tile.size // tile.shape[0] // room, room), iteration(nest_of_copy)
+    extents, at = (_size(tile) // room, room), iteration(nest_of_copy)
     if room > columns:
         at = binary("+", binary("*", binary("//", at, columns), room), binary("%", at, columns))
     place = boxed(tile.name, at, extents, line, nbytes)
@@ -126,7 +126,7 @@ def boxes_of(f: Fetch, full: BufferLoad, ranges: Simplifier, nearest: bool = Fal
     """A box for each line of the rows of a tile, which a barrier counts."""
     columns = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
     count = ceildiv(f.box.extents[-1], columns)
-    size = f.tile.size // f.tile.shape[0] // count
+    size = _size(f.tile) // count
     box = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns), nearest=nearest)
     for k in range(count):
         at = [*f.box.start[:-1], ranges.simplify(binary("+", f.box.start[-1], k * columns))]
@@ -136,4 +136,9 @@ def boxes_of(f: Fetch, full: BufferLoad, ranges: Simplifier, nearest: bool = Fal
 
 def bytes_of(tiles: Buffer) -> int:
     """Of one tile."""
-    return tiles.size // tiles.shape[0] * BYTES[tiles.dtype]
+    return _size(tiles) * BYTES[tiles.dtype]
+
+
+def _size(tiles: Buffer) -> int:
+    """The elements of one tile."""
+    return tiles.size // tiles.shape[0] if tiles.pipelined else tiles.size

@@ -30,9 +30,9 @@ static __device__ __forceinline__ void fence_async_proxy() {
 }"""
 POWER = "power_term"
 POWER_HELPER = """\
-// e^(x - top): one multiply-add in the exponent of 2, which the hardware has to 22 bits.
-static __device__ __forceinline__ void power_term(float *to, float x, float top) {
-  const float power = fmaf(x, 1.44269504f, top * -1.44269504f);
+// e^(x * factor - top): one multiply-add in the exponent of 2, which the hardware has to 22 bits.
+static __device__ __forceinline__ void power_term(float *to, float x, float top, float factor) {
+  const float power = fmaf(x, factor * 1.44269504f, top * -1.44269504f);
 #ifdef __CUDA_ARCH__
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(*to) : "f"(power));
 #else
@@ -52,6 +52,23 @@ static __device__ __forceinline__ unsigned long long wgmma_tile(const void *tile
   const unsigned long long start = (unsigned)__cvta_generic_to_shared(tile) >> 4 & 0x3fff;
   return start | next << 16 | 64ull << 32 | 1ull << 62;
 }"""
+
+
+def rounded_helper(element: str) -> str:
+    """The function that rounds two floats to neighbours of 16 bits, `f16` or `bf16`."""
+    dtype = TYPES[{"f16": "float16", "bf16": "bfloat16"}[element]]
+    other = "to[0] = (half)a, to[1] = (half)b;"
+    if element == "bf16":
+        other = """union { float f; unsigned u; } x = {a}, y = {b};
+  to[0] = a == a ? (x.u + 0x7fff + (x.u >> 16 & 1)) >> 16 : 0x7fff;
+  to[1] = b == b ? (y.u + 0x7fff + (y.u >> 16 & 1)) >> 16 : 0x7fff;"""
+    return f"""{_HEAD} rounded_{element}({dtype} *to, float a, float b) {{
+#ifdef __CUDA_ARCH__
+  asm("cvt.rn.{element}x2.f32 %0, %1, %2;" : "=r"(*(unsigned *)to) : "f"(b), "f"(a));
+#else
+  {other}
+#endif
+}}"""
 
 
 @dataclass(frozen=True)
