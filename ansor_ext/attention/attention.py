@@ -51,7 +51,7 @@ from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, lo
 from ..tensor_core.product_roles import Roles, has_instruction, is_stored, roles_of
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
-KEYS_OF_GROUPS, TILES_OF_GROUPS, GROUPS = (64, 96, 128, 176, 192), (2, 3), (1, 2, 3)
+KEYS_OF_GROUPS, TILES_OF_GROUPS, GROUPS = (64, 80, 96, 112, 128, 160, 176), (2,), (1, 2, 3)
 REGISTERS_OF_GROUPS = {1: 255, 2: 232, 3: 160}
 """Of a thread, by the groups of a block."""
 LONGEST_ITERATION = 256

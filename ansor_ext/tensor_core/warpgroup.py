@@ -56,7 +56,8 @@ from te_lite.loops.stmt import (
 )
 
 from ..pipeline.emission import by_engine
-from .chained_ring import in_chained_ring, is_chained
+from .chain import is_chained
+from .chained_ring import in_chained_ring
 from .group_steps import Steps
 from .instructions import BoxStore, WarpMultiply
 from .mma import WARPS
