@@ -51,8 +51,8 @@ from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, lo
 from ..tensor_core.product_roles import Roles, has_instruction, is_stored, roles_of
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
-KEYS_OF_GROUPS, TILES_OF_GROUPS, GROUPS = (64, 80, 96, 112, 128, 160, 176), (2,), (1, 2, 3)
-REGISTERS_OF_GROUPS = {1: 255, 2: 232, 3: 160}
+KEYS_OF_GROUPS, TILES_OF_GROUPS, GROUPS = (64, 80, 96, 112, 128, 160, 176), 2, (1, 2)
+REGISTERS_OF_GROUPS = {1: 255, 2: 232}
 """Of a thread, by the groups of a block."""
 LONGEST_ITERATION = 256
 """Keys that are one iteration where there are no more."""
@@ -212,9 +212,9 @@ def group_grains(state: State, made: Attention, hardware: HardwareParams) -> Ite
     queries, keys = state.stages[made.scores].op.shape[-2:]
     columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
     op = made.op
-    for groups, iteration, tiles in product(GROUPS, KEYS_OF_GROUPS, TILES_OF_GROUPS):
-        rows, turns = op.m * WARPS_OF_GROUP, ceildiv(keys, iteration)
-        if turns < 2 or tiles > turns or (groups - 1) * rows >= queries:
+    for groups, iteration in product(GROUPS, KEYS_OF_GROUPS):
+        rows, tiles = op.m * WARPS_OF_GROUP, TILES_OF_GROUPS
+        if iteration * (tiles - 1) >= keys or (groups - 1) * rows >= queries:
             continue
         used = iteration // 2 + iteration // 4 + columns // 2 + OTHER_REGISTERS_OF_GROUPS
         lines = [ceildiv(n, LINE) * LINE for n in (terms, columns)]

@@ -66,8 +66,8 @@ from .ring_fetches import (
 )
 from .row_folds import unrolled
 
-SHARES = {2: (40, 232), 3: (32, 160)}
-"""Registers of a thread that fetches, and of one that multiplies, by the groups of a block."""
+SHARE = (40, 232)
+"""Registers of a thread that fetches, and of one that multiplies, where two groups do."""
 FEW_WORDS = 80
 """Of sums and factors of a thread, with which two groups leave room for another block."""
 BLOCKS_AT_ONCE = 132
@@ -166,7 +166,7 @@ class _ChainedRing:
         """
         chain, count = self.chain, self.warps // WARPS
         words = chain.first.d.buffer.size + chain.second.d.buffer.size + chain.second.a.buffer.size // 2
-        return () if count == 1 or (count == 2 and words <= FEW_WORDS) else SHARES[count]
+        return SHARE if count == 2 and words > FEW_WORDS else ()
 
     def _opened(self, ring: int) -> Stmt:
         """Barriers of K, of V, and of the tile that all iterations read."""

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from tests.ansor_ext.attention.test_attention import EVERY, check, sketches
+from ansor_ext.attention.attention import Grain
+from tests.ansor_ext.attention.test_attention import EVERY, Case, check, sketches
+from tests.ansor_ext.attention.test_attention_in_groups import CASES, lowered
 from tests.oracle import poisoned
 
 pytestmark = pytest.mark.gpu
@@ -24,3 +26,19 @@ def test_kernels_compute_attention(name: str) -> None:
         out = poisoned(case.wanted(arrays).shape, case.out)
         CudaModule(te.lower(state, tensors), open_device().arch)(*arrays, out)
         check(case, out, arrays)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_groups_of_warps_compute_attention(name: str) -> None:
+    case, grain = CASES[name]
+    arrays, out = case.inputs(np.random.default_rng(6)), poisoned((*case.sizes[:2], case.sizes[3]), case.out)
+    CudaModule(lowered(case, grain), open_device().arch)(*arrays, out)
+    check(case, out, arrays)
+
+
+def test_blocks_that_stay_compute_all_parts() -> None:
+    """More than there are multiprocessors, of odd numbers of iterations."""
+    case = Case((40, 600, 333, 64))
+    arrays, out = case.inputs(np.random.default_rng(9)), poisoned((40, 600, 64), case.out)
+    CudaModule(lowered(case, Grain(8, 1, 128, 2, True)), open_device().arch)(*arrays, out)
+    check(case, out, arrays)

@@ -70,6 +70,11 @@ class Case:
         shapes = {"Q": (h, m, d), "K": (h, n, d), "V": (h, d, n) if self.turned else (h, n, d)}
         q, k, v = [te.placeholder(shape, name=name, dtype=self.dtype) for name, shape in shapes.items()]
         mask = te.placeholder((m, n), name="mask", dtype="float32")
+        return [q, k, v, *([mask] if self.scores is masked else []), self.of(q, k, v, mask)]
+
+    def of(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """The result, of tensors that need not be inputs."""
+        h, m, n, d = self.sizes
         r, j1, j2, j3 = [te.reduce_axis((0, x), name) for x, name in ((d, "r"), (n, "j1"), (n, "j2"), (n, "j3"))]
 
         def wide(e: te.Expr) -> te.Expr:
@@ -87,8 +92,7 @@ class Case:
 
         o = te.compute((h, m, d), lambda b, i, c: te.sum(wide(p[b, i, j3]) * value(b, c), axis=j3), name="O")
         after = 2.0 if self.after else 1.0
-        out = te.compute((h, m, d), lambda b, i, c: (o[b, i, c] * after).astype(self.out), name="out")
-        return [q, k, v, *([mask] if self.scores is masked else []), out]
+        return te.compute((h, m, d), lambda b, i, c: (o[b, i, c] * after).astype(self.out), name="out")
 
     def inputs(self, rng: np.random.Generator) -> list[Array]:
         """Random inputs of 11 digits; the mask hides all keys of a row from it, the first ones of another."""
