@@ -152,7 +152,7 @@ EXTENSIONS: tuple[Extension, ...] = (
             Offer("pictures", "pictures:pictures", 100),
             Offer("emulated_instruction", "emulated_ptx:emulated_instruction", 110, GPU),
         ),
-        (Letters("SWZ", "steps:Swizzled", "s[C].swizzle"),),
+        (Letters("SWZ", "steps:Swizzled", "s[C].swizzle"), Letters("PRT", "steps:InParts", "s.in_parts")),
     ),
     Extension(
         "attention", ("tensor_core", "online"), (Offer("attention", "attention:attention_sketches", 220, GPU, True),)

@@ -66,12 +66,14 @@ def reindex_ops(
     lengths, indices = [v.length for v in axes], list[Expr](axes)
     if tile:
         cut, length = tile
-        lengths[cut], indices[cut] = -(-axes[cut].length // length), axes[cut] // length
-        lengths, indices = [*lengths, length], [*indices, axes[cut] % length]
+        whole = axes[cut].length <= length
+        inside = axes[cut] if whole else axes[cut] % length
+        lengths[cut], indices[cut] = -(-axes[cut].length // length), as_expr(0) if whole else axes[cut] // length
+        lengths, indices = [*lengths, length], [*indices, inside]
     own = tuple([IterVar(f"ax{k}", INDEX, n, "spatial") for k, n in enumerate(lengths)])
     renamed: dict[Var, Expr] = dict(zip(axes, own, strict=False))
     if tile:
-        renamed[axes[cut]] = own[cut] * length + own[-1]
+        renamed[axes[cut]] = own[-1] if whole else own[cut] * length + own[-1]
     body: Expr = Load(source, tuple([substitute(index, renamed) for index in read.indices]))
     if tile and axes[cut].length % length:
         body = if_then_else(renamed[axes[cut]] < axes[cut].length, body, const(0, source.dtype))

@@ -52,10 +52,9 @@ from te_lite.loops.stmt import (
 
 from .box_store import Group, in_boxes
 from .chain import Chain, chain_of
-from .instructions import GroupWait, RingCall, WarpMultiply
+from .instructions import GroupWait, RingCall, WarpMultiply, numbered
 from .masked_turns import Mask, mask_of, without_mask
 from .mma import WARPS
-from .ring import numbered
 from .ring_fetches import (
     Fetch,
     begin_of,

@@ -14,18 +14,20 @@ from codegen_cuda.program.errors import EmitError
 from codegen_cuda.program.indices import around_xor
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, index_xor, same
+from te_lite.expr.expr import Binary, BufferLoad, Call, Const, Expr, Var, as_expr, binary, index_xor, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute, transform
 from te_lite.loops.perfect_nest import SEQUENTIAL, perfect_nest
-from te_lite.loops.stmt import Buffer, For, Stmt, allocated, seq, stmts_of, stored_in
+from te_lite.loops.stmt import Buffer, For, Stmt, allocated, exprs_of, seq, stmts_of, stored_in
 
 from ..pipeline.iterations_ahead import digits, points
+from .copy_boxes import terms_of
+from .float_parts import PARTS
 from .fragment_double_buffer import FragmentMultiplies
 from .instructions import WarpLoad, WarpMultiply
 from .mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
 from .swizzle import Swizzle
-from .tf32_splitting import in_parts
+from .tf32_splitting import by_tiles_of_parts, in_parts
 
 TILE_BYTES = 8 * GROUP_ROW_BYTES
 """After which a swizzled layout repeats: tiles begin at a multiple of it."""
@@ -96,16 +98,19 @@ class Steps:
             alone and is_sequential, "a step must load the fragments of both factors, multiply, and nothing else"
         )
         across = any(isinstance(x, WarpLoad) and x.form.transposed for s in self._loads(b) for x in stmts_of(s))
-        fits = {a, b} == set(self.held) and (across or count * self.op.k >= self.line)
+        turns = PARTS if self.op.element.apart else 1
+        fits = {a, b} == set(self.held) and (across or count * self.op.k >= turns * self.line)
         self._require(
             fits, f"the steps of a turn must cover {GROUP_ROW_BYTES} bytes of terms, with fragments of their own"
         )
         rows, columns = self._tiles()
+        count //= turns
+        last = range(count * (turns - 1), count * turns)
         wide = replace(self.op, m=self.op.m * rows, n=self.op.n * columns, k=self.op.k * count)
-        zero, (tile, next_b) = as_expr(0), self._tile(b, count, columns, across)
+        zero, (tile, next_b) = as_expr(0), self._tile(b, last, columns, across)
         whole = WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), tile, tile, False, across, next_b=next_b)
         for turned in (False, True):
-            of_a = self._tile_of_rows(a, count, turned) if rows == 1 else None
+            of_a = self._tile_of_rows(a, count, turned) if rows == 1 and turns == 1 else None
             if of_a is not None:
                 return replace(whole, a=of_a[0], turned=turned, next_a=of_a[1])
         every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
@@ -113,6 +118,11 @@ class Steps:
         work = FragmentMultiplies(self._loads(a), self.product, sets, sums, self.ranges, count=count)
         read = [work.read(self._env(step), as_expr(step)) for step in range(count)]
         whole = replace(whole, a=BufferLoad(every, zero))
+        if turns > 1:
+            of_terms = not any(self.steps[0].var in free_vars(e) for s in self._loads(a) for e in exprs_of(s))
+            self._require(of_terms, "of floats by parts of others, the first loop must be that over parts")
+            small, _ = self._tile(b, range(count), columns, across)
+            return allocated([every], by_tiles_of_parts(seq(*read), replace(whole, rest=small)))
         return allocated([every], in_parts(seq(*read), whole) if self.op.element.parts > 1 else seq(*read, whole))
 
     def _loads(self, of: Buffer) -> tuple[Stmt, ...]:
@@ -146,9 +156,9 @@ class Steps:
         self._require(found == all_tiles and sizes, "a turn must multiply all rows by all columns of a warp")
         return rows, columns
 
-    def _tile(self, b: Buffer, steps: int, columns: int, across: bool) -> tuple[BufferLoad, int]:
-        """Where the tile of B begins, and how far it is from a box to the next.  Raises EmitError unless its rows, as
-        the loads of B read them, follow each other in the layout that the tensor cores know."""
+    def _tile(self, b: Buffer, steps: range, columns: int, across: bool) -> tuple[BufferLoad, int]:
+        """Where the tile of B begins that some steps read, and how far it is from a box to the next.  Raises EmitError
+        unless its rows, as the loads of B read them, follow each other in the layout that the tensor cores know."""
         covered, boxes = set[int](), _Boxes()
         for s in self._loads(b):
             loops, load = perfect_nest(s)
@@ -158,8 +168,8 @@ class Steps:
             for env in iterations(loops, self.ranges):
                 pair = self._number(substitute(load.to.index, env)) // self.op.b.values
                 covered |= {pair, pair + 1}
-                for step in range(steps):
-                    at = self._simple(substitute(load.row.index, {**env, **self._env(step)}))
+                for step, of_all in enumerate(steps):
+                    at = self._simple(substitute(load.row.index, {**env, **self._env(of_all)}))
                     first = self._first(at, load.form, step, pair, load.row.buffer)
                     number = pair * self.op.n // self.line if across else step * self.op.k // self.line
                     alike = boxes.fits(number, BufferLoad(load.row.buffer, first), self.ranges)
@@ -220,7 +230,12 @@ class Steps:
         """An index in which what a swizzle does not change stands outside of it."""
 
         def apart(x: Expr) -> Expr | None:
-            return around_xor(x) if isinstance(x, Call) and x.func == "index_xor" else None
+            match x:
+                case Call(func="index_xor", args=(a, Binary(op="%", b=Const(value=value)) as b)):
+                    lines = sum([n for e, n in terms_of(a) if isinstance(e, Const)]) // int(value) * int(value)
+                    within = replace(x, args=(self._simple(binary("-", a, lines)), b))
+                    return binary("+", around_xor(within), lines)
+            return None
 
         return self._simple(transform(self._simple(e), apart))
 

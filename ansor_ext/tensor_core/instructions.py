@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.element import BufferLoad
 from te_lite.expr.expr import Expr, as_expr, binary
-from te_lite.loops.stmt import Instruction, Operation, Touch
+from te_lite.loops.stmt import Instruction, Operation, Stmt, Touch, bodies, with_bodies
 from te_lite.verify.verify_scope import Finding, Scope
 
 from .copy_boxes import Box
@@ -245,3 +245,17 @@ class BoxStore(RingCall):
     def result(self) -> BufferLoad:
         assert self.box is not None
         return BufferLoad(self.box.buffer, as_expr(0))
+
+
+def numbered(body: Stmt) -> Stmt:
+    """A body whose calls know the numbers of their tensor maps: one for all boxes of an array that are alike."""
+    known: list[Box] = []
+
+    def with_number(s: Stmt) -> Stmt:
+        if isinstance(s, RingCall) and s.box is not None:
+            if s.box not in known:
+                known.append(s.box)
+            return replace(s, map=known.index(s.box))
+        return with_bodies(s, tuple([with_number(b) for b in bodies(s)]))
+
+    return with_number(body)

@@ -18,6 +18,8 @@ product are the factor of the next where they are.  Elements of two bytes lie so
 One record stands for more than one instruction: `m16n8k8_tf32x3_f32` multiplies floats of which each is the sum of two
 TF32 parts, by three instructions of TF32 and one addition in float32.
 
+`..._apart` multiplies floats by one part of others, whose parts are stored apart (`float_parts.py`).
+
 `..._nearest` is an instruction whose floats were rounded to the nearest TF32 number before it reads them: on their way
 to shared memory, by the copy engine (`ring.py`), which is the only place where it is.
 
@@ -46,7 +48,8 @@ class Element:
     """A type of elements as PTX names it: the dtype that programs keep it in, its bytes.
 
     Of a float the instruction reads the sign, the exponent and the `fraction` highest bits of the fraction; one of two
-    `parts` becomes two such numbers in registers.  One that is rounded to the `nearest` such number comes so.
+    `parts` becomes two such numbers in registers, those of B are read `apart`.  One that is rounded to the `nearest`
+    such number comes so.
     """
 
     ptx: str
@@ -55,20 +58,23 @@ class Element:
     fraction: int = 0
     parts: int = 1
     nearest: bool = False
+    apart: bool = False
 
     @property
     def name(self) -> str:
         """`tf32`, or `tf32x3` where each product of two parts each is the sum of three."""
-        return self.ptx if self.parts == 1 else f"{self.ptx}x{self.products}"
+        return self.ptx if self.parts == 1 else f"{self.ptx}x{self.parts**2 - 1}"
 
     @property
-    def products(self) -> int:
-        """Products of parts that are one of elements: the least two parts are not multiplied."""
-        return 1 if self.parts == 1 else self.parts**2 - 1
+    def products(self) -> float:
+        """Products of parts that are one of elements: the least two parts are not multiplied.  On average of those by
+        parts of B that are read apart."""
+        return 1 if self.parts == 1 else (self.parts**2 - 1) / (self.parts if self.apart else 1)
 
 
 TF32 = Element("tf32", "float32", 4, 10)
 TF32X3 = Element("tf32", "float32", 4, 10, parts=2)
+TF32X3_APART = replace(TF32X3, apart=True)
 TF32_NEAREST = Element("tf32", "float32", 4, 10, nearest=True)
 F16 = Element("f16", "float16", 2, 10)
 BF16 = Element("bf16", "bfloat16", 2, 7)
@@ -99,13 +105,21 @@ class Mma:
     def name(self) -> str:
         """`m16n8k16_f16_f32`: sizes, elements, sums; `wgmma_k16_f16_f32` of warps in groups."""
         sizes = f"m{self.m}n{self.n}k{self.k}" if self.warps == 1 else f"wgmma_k{self.k}"
-        how = "_chained" if self.chained else "_nearest" if self.element.nearest else ""
+        how = (
+            "_chained"
+            if self.chained
+            else "_nearest"
+            if self.element.nearest
+            else "_apart"
+            if self.element.apart
+            else ""
+        )
         return f"{sizes}_{self.element.name}_{self.sum.name}{how}"
 
     @property
     def of_parts(self) -> Mma:
         """The instruction for one part of each operand: itself, where elements have one."""
-        return replace(self, element=replace(self.element, parts=1))
+        return replace(self, element=replace(self.element, parts=1, apart=False))
 
     @property
     def ptx(self) -> str:
@@ -170,7 +184,8 @@ MMA = {
                         _mma(16, F16, F16), _mma(32, S8, S32),
                         _chained(8, TF32, F32), _chained(8, TF32X3, F32),
                         _wgmma(8, TF32, F32), _wgmma(16, F16, F32), _wgmma(16, BF16, F32), _wgmma(32, S8, S32),
-                        _wgmma(8, TF32X3, F32), _wgmma(8, TF32_NEAREST, F32))
+                        _wgmma(8, TF32X3, F32), _wgmma(8, TF32_NEAREST, F32),
+                        _wgmma(8, TF32X3_APART, F32))
 }  # fmt: skip
 """The instructions by name."""
 

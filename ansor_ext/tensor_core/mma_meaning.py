@@ -51,13 +51,14 @@ def product(op: Mma, a: Expr, b: Expr) -> Expr:
 
 
 def meaning(op: Mma) -> LoweredFunc:
-    """The instruction as a program of A[m, k], B[k, n], C[m, n] and D[m, n]; of parts, of A[2, m, k] and B[2, k, n].
+    """The instruction as a program of A[m, k], B[k, n], C[m, n] and D[m, n]; of parts, of A[2, m, k] and B[2, k, n],
+    or one of B.
 
     A and B hold what the instruction reads of its operands (`parts`); a float16 sum is rounded after every term here.
     """
-    count = op.element.parts
-    outer = () if count == 1 else (count,)
-    a, b = [Buffer(x, op.element.dtype, (*outer, *s)) for x, s in (("A", (op.m, op.k)), ("B", (op.k, op.n)))]
+    count, own = op.element.parts, 1 if op.element.apart else op.element.parts
+    shapes = ("A", count, (op.m, op.k)), ("B", own, (op.k, op.n))
+    a, b = [Buffer(x, op.element.dtype, s if parts == 1 else (parts, *s)) for x, parts, s in shapes]
     c, d = Buffer("C", op.sum.dtype, (op.m, op.n)), Buffer("D", op.sum.dtype, (op.m, op.n))
     i, j, k = Var("m"), Var("n"), Var("k")
     at = i * op.n + j
@@ -77,7 +78,9 @@ def meaning(op: Mma) -> LoweredFunc:
 
 def pairs(op: Mma) -> tuple[tuple[int, int], ...]:
     """The parts of A and B that are multiplied, smallest products first."""
-    return ((0, 0),) if op.element.parts == 1 else ((1, 0), (0, 1), (0, 0))
+    if op.element.parts == 1:
+        return ((0, 0),)
+    return ((1, 0), (0, 0)) if op.element.apart else ((1, 0), (0, 1), (0, 0))
 
 
 def centres(op: Mma) -> tuple[float, float]:
@@ -88,7 +91,7 @@ def centres(op: Mma) -> tuple[float, float]:
 def operands(op: Mma, a: Any, b: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """What a tensor core reads of A and B."""
     x, y = [parts(op.element, values, centre) for values, centre in zip((a, b), centres(op), strict=True)]
-    return x, y
+    return x, (read(op.element, b),) if op.element.apart else y
 
 
 def parts(element: Element, values: Any, centre: float = CENTRE) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from math import prod
 
 from ansor.core.target.target import ELEMENTS, Target
 from te_lite.bounds.reads import Read
-from te_lite.expr.expr import Call, Const, Expr, Load, Reduce, same
+from te_lite.expr.expr import Call, Const, Load, Reduce, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
 from te_lite.schedule.state import INLINED, State
@@ -32,6 +32,7 @@ from te_lite.schedule.state import INLINED, State
 from ..analysis.own_stages import axes_read, extents_of, is_untouched
 from ..analysis.product_roles import Factor, factor_of, factors_read, sides_of
 from ..axes.derive import axes_in_order, plain_read
+from .float_parts import by_parts, has_parts
 from .mma import GROUP_ROW_BYTES, MMA, ROW_BYTES, Mma
 from .mma_meaning import product
 
@@ -76,13 +77,15 @@ def roles_of(
     stage = state.stages[k]
     if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
         return None
-    op = _instruction(target, stage.compute.body[0], groups, ring)
+    op = instruction_of(target, state, k, groups, ring)
     if op is None:
         return None
     reads = factors_read(state, k)
     if reads is None:
         return None
     extents, space = extents_of(stage.op), len(stage.op.axis)
+    if op.element.apart:  # the sum over parts is none over terms
+        extents[space] = 1
     last = max([d for d in range(space) if extents[d] > 1], default=-1)
     ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
     enough = (FEWEST_ROWS_OF_GROUPS,) if groups else (op.m, FEWEST_ROWS)
@@ -102,6 +105,8 @@ def _suits_ring(state: State, roles: Roles, extents: Sequence[int], space: int) 
         return False
     nbytes, factors = roles.op.element.nbytes, (roles.a, roles.b)
     rows = [state.stages[f.stage].op.output().shape[-1] * nbytes for f in factors]
+    if has_parts(state, roles.a.stage):
+        return False
     along = all(f.last == f.terms or (f.last == f.side and nbytes == 2) for f in factors)
     plain = all(is_stored(state, f.stage) for f in factors)
     return along and plain and all(n % ROW_BYTES == 0 for n in rows)
@@ -165,9 +170,10 @@ def _reindexed(state: State, stage: int, reader: int, side: int, terms: int) -> 
     return Factor(stage, found.index(side), found.index(terms), len(found) - 1, True) if whole else None
 
 
-def _instruction(target: Target, body: Expr, groups: bool, ring: bool) -> Mma | None:
-    """The instruction, of groups of warps or of single ones, that sums up the products of a reduction; floats are
+def instruction_of(target: Target, state: State, k: int, groups: bool, ring: bool) -> Mma | None:
+    """The instruction, of groups of warps or of single ones, that sums up the products of stage `k`; floats are
     rounded to the nearest in a ring, and nowhere else."""
+    body, parts = state.stages[k].compute.body[0], by_parts(state, k)
     if (
         not isinstance(body, Reduce)
         or body.combiner.name != "sum"
@@ -178,7 +184,8 @@ def _instruction(target: Target, body: Expr, groups: bool, ring: bool) -> Mma | 
     loads = [x for x in walk(body.sources[0]) if isinstance(x, Load)]
     for op in MMA.values():
         fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
-        asked = op.element.name == ELEMENTS.get(target.precision) and op.element.nearest == ring
+        asked = op.element.name == ELEMENTS.get(target.precision)
+        asked = asked and (op.element.nearest or op.element.apart) == ring and op.element.apart == parts
         fits = fits and (op.element.dtype != "float32" or asked)
         fits = fits and (op.warps > 1) == groups and has_instruction(target, op) and not body.init
         if fits and any(same(body.sources[0], product(op, x, y)) for x, y in (loads, loads[::-1])):

@@ -26,13 +26,12 @@ from codegen_cuda.program.cuda_program import KernelNest, loads_in
 from te_lite.bounds.loop_scope import BLOCKS
 from te_lite.expr.expr import BufferLoad, Compare, Const, Expr, Var, as_expr, binary, compare, logical_and, same
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import conjuncts, free_vars, substitute
+from te_lite.expr.visit import conjuncts, free_vars, substitute, transform
 from te_lite.loops.stmt import (
     Barrier,
     Buffer,
     For,
     If,
-    Seq,
     Stmt,
     Store,
     allocated,
@@ -42,12 +41,10 @@ from te_lite.loops.stmt import (
     seq,
     stmts_of,
     stored_in,
-    with_bodies,
 )
 
 from .box_store import Group, in_boxes
-from .copy_boxes import Box
-from .instructions import RingCall, WarpMultiply
+from .instructions import RingCall, WarpMultiply, numbered
 from .mma import WARPS
 from .ring_fetches import (
     Fetch,
@@ -71,7 +68,8 @@ those that multiply, get then."""
 class Pipe:
     """The parts of a kernel: `clear` its sums; iterations `loop` of `fetches` and a `product`; `last` stores results.
 
-    `part` is the loop over parts of the result, if there is one.
+    Of floats in parts `loads` are those of A, and `added` adds sums of an iteration to all others.  `part` is the loop
+    over parts of the result, if there is one.
     """
 
     held: tuple[Buffer, ...]
@@ -79,8 +77,15 @@ class Pipe:
     clear: tuple[Stmt, ...]
     loop: For
     fetches: tuple[Fetch, ...]
+    loads: tuple[Stmt, ...]
     product: WarpMultiply
+    added: tuple[Stmt, ...]
     last: tuple[Stmt, ...]
+
+    @property
+    def sums(self) -> int:
+        """Of a thread, those of an iteration too."""
+        return self.product.d.buffer.size * self.product.op.element.parts
 
     @property
     def tiles(self) -> int:
@@ -134,8 +139,10 @@ def _pipe(nest: KernelNest, ranges: Simplifier) -> Pipe:
     places = [k for k, s in enumerate(parts) if _is_pipeline(s)]
     refuse(len(places) == 1, "a kernel must have one loop over pipelined tiles that groups of warps multiply")
     loop = parts[places[0]]
-    assert isinstance(loop, For) and isinstance(loop.body, Seq)
-    _, fetch, product = loop.body.stmts
+    assert isinstance(loop, For)
+    _, fetch, *work = flattened(loop.body, held)
+    (at,) = [k for k, s in enumerate(work) if isinstance(s, WarpMultiply)]
+    product = work[at]
     assert isinstance(fetch, If) and isinstance(product, WarpMultiply)
     within = nest.ranges()
     stmts = list(flattened(fetch.then, []))
@@ -147,16 +154,19 @@ def _pipe(nest: KernelNest, ranges: Simplifier) -> Pipe:
     before, last = parts[: places[0]], tuple(parts[places[0] + 1 :])
     copies = [s for s in before if stored_in(s) and stored_in(s) <= tiles]
     clear = tuple([s for s in before if s not in copies and not isinstance(s, Barrier)])
-    found = Pipe(tuple(held), part, clear, loop, fetches, product, last)
+    own = tuple(work[:at]), product, tuple(work[at + 1 :])
+    found = Pipe(tuple(held), part, clear, loop, fetches, *own, last)
     views = {f.tile: f.box.view for f in fetches}
     _check(found, fetch, [fetch_of(nest, s, ranges, views[next(iter(stored_in(s)))]) for s in copies], ranges)
     return found
 
 
 def _is_pipeline(s: Stmt) -> bool:
-    match s:
-        case For(body=Seq(stmts=(Barrier(publishes=True), If(), WarpMultiply() as product))):
+    match list(flattened(s.body, [])) if isinstance(s, For) else []:
+        case [Barrier(publishes=True), If(), WarpMultiply() as product]:
             return product.a.buffer.storage == "shared"
+        case [Barrier(publishes=True), If(), *loads, WarpMultiply(op=op), For()]:
+            return op.element.apart and not any(isinstance(x, Barrier) for s in loads for x in stmts_of(s))
     return False
 
 
@@ -166,7 +176,9 @@ def _check(pipe: Pipe, fetch: If, before: Sequence[Fetch], ranges: Simplifier) -
     used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
     shared = [b for b in used if b.storage == "shared"]
     refuse(not shared and not any(isinstance(x, Barrier) for x in rest), "nothing else may go through shared memory")
-    require_turns(pipe.loop, pipe.fetches, fetch, before, [pipe.product.a, pipe.product.b], ranges)
+    read = [e for s in pipe.loads for e in loads_in(s) if e.buffer in {f.tile for f in pipe.fetches}]
+    read += [e for e in pipe.product.places if e.buffer.storage == "shared"]
+    require_turns(pipe.loop, pipe.fetches, fetch, before, read, ranges)
 
 
 # --------------------------------------------------------------------------------------------------------- roles
@@ -218,7 +230,7 @@ class _Ring:
             last, boxes = found
         between = [c for c in self.guards if not self._lasts(c)]
         last = If(logical_and(*between), last) if between else last
-        many = group.count == 2 and pipe.product.d.buffer.size > MANY_SUMS
+        many = group.count == 2 and pipe.sums > MANY_SUMS
         roles = [
             self._role(self._produced(barriers), "registers_less", FEW_REGISTERS if many else 0),
             self._role(self._consumed(barriers, last), "registers_more", MANY_REGISTERS if many else 0),
@@ -252,6 +264,11 @@ class _Ring:
         within = in_tile(e, self.pipe.loop.var, self.ranges)
         return BufferLoad(e.buffer, self.ranges.simplify(binary("+", begin_of(e.buffer, self._turn()), within)))
 
+    def _in_tiles(self, e: Expr) -> Expr:
+        """An expression whose places in tiles are those of its turn."""
+        tiles = {f.tile for f in self.pipe.fetches}
+        return transform(e, lambda x: self._in_turn(x) if isinstance(x, BufferLoad) and x.buffer in tiles else None)
+
     def _barrier(self, barriers: Buffer, turn: Expr, empty: bool) -> BufferLoad:
         slot = binary("%", turn, self.pipe.tiles)
         return BufferLoad(barriers, self.ranges.simplify(binary("+", slot, self.pipe.tiles) if empty else slot))
@@ -277,25 +294,15 @@ class _Ring:
 
     def _consumed(self, barriers: Buffer, last: Stmt) -> Stmt:
         loop, pipe = self.pipe.loop, self.pipe
-        a, b = self._in_turn(pipe.product.a), self._in_turn(pipe.product.b)
-        work = replace(pipe.product, a=a, b=b, goes_on=True)
+        loads = [map_exprs(s, self._in_tiles) for s in pipe.loads]
+        product = map_exprs(replace(pipe.product, goes_on=not pipe.added), self._in_tiles)
         before = self.group.once(RingCall("ring_release", (self._barrier(barriers, self._turn(1), True),)))
         end = {loop.var: as_expr(loop.extent - 1)}
         through = self.group.once(RingCall("ring_release", (self._barrier(barriers, self._turn(), True),)))
+        if pipe.added:  # all threads of a group have their rows, and the product is waited for at once
+            meet = RingCall("group_meets", (self.group.number,))
+            body = seq(self._await(barriers, False), *loads, meet, product, through, *pipe.added)
+            return seq(*pipe.clear, replace(loop, body=body), last)
         through = map_exprs(through, lambda e: self.ranges.simplify(substitute(e, end)))
-        body = seq(self._await(barriers, False), work, If(compare(">", loop.var, 0), before))
+        body = seq(self._await(barriers, False), product, If(compare(">", loop.var, 0), before))
         return seq(*pipe.clear, replace(loop, body=body), through, last)
-
-
-def numbered(body: Stmt) -> Stmt:
-    """A body whose calls know the numbers of their tensor maps: one for all boxes of an array that are alike."""
-    known: list[Box] = []
-
-    def numbered(s: Stmt) -> Stmt:
-        if isinstance(s, RingCall) and s.box is not None:
-            if s.box not in known:
-                known.append(s.box)
-            return replace(s, map=known.index(s.box))
-        return with_bodies(s, tuple([numbered(b) for b in bodies(s)]))
-
-    return numbered(body)

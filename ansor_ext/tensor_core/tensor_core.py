@@ -17,7 +17,8 @@ swizzled where `ldmatrix` reads them; others, of words whose terms are not neigh
 further each, so that the four terms and eight columns which a warp reads at a time are in 32 banks.
 
 Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
-name the tile that tensor cores read (`warpgroup.py`).
+name the tile that tensor cores read (`warpgroup.py`).  Where only copies of factors suit rings, there are sketches with
+those, too (`copied_factors.py`).
 
 Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
 (`split_reduction.py`).
@@ -35,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import prod
 
 from ansor.sketch.rule import SketchContext, SketchRule
@@ -52,12 +54,14 @@ from ..axes.steps import JoinAxes
 from ..pipeline.steps import COPY_ENGINE
 from ..split_reductions.parts_over_blocks import PartsOverBlocks, rules_around
 from ..split_reductions.split_reduction import is_part_of_split
+from .copied_factors import is_copied, with_copies
+from .float_parts import by_parts
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
 from .product_roles import Roles, roles_of, terms_of_groups
 
 LINES, SHORT = (2, 4, 8), 64
 """Lines of a warp, where they are no longer than `SHORT`."""
-TILES, GROUP_TILES, RING_TILES = (2, 3, 4), (3, 4, 5), (4, 8)
+TILES, GROUP_TILES, RING_TILES, PART_TILES = (2, 3, 4), (3, 4, 5), (4, 8), (2, 3, 4)
 """Tiles in the pipeline, of which one is in use and the others are on their way; of groups of warps, whose products
 wait for a tile that is the next one, and go on over iterations with four and more; of rings, powers of two, by which
 the place of a tile is found at once."""
@@ -81,11 +85,6 @@ class Kind:
     lines: int = 1
     joined: bool = False
     ring: bool = False
-
-    @property
-    def tiles(self) -> tuple[int, ...]:
-        """How many tiles its pipelines have: a number for each sketch."""
-        return RING_TILES if self.ring else GROUP_TILES if self.groups else TILES
 
 
 KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True))
@@ -116,11 +115,12 @@ class Parts:
 def part_factors(ctx: SketchContext, state: State, k: int, block: int = BLOCK) -> tuple[int, ...]:
     """The numbers of parts worth trying for stage `k`: of whole instructions, `SHORTEST_PART` terms or more each; where
     a block has so many rows and columns."""
-    roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
+    ring = by_parts(state, k)
+    roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k, ring, ring=ring)
     if roles is None:
         return ()
     op, extents = roles.op, [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
-    space, summed = extents[: len(state.stages[k].op.axis)], extents[len(state.stages[k].op.axis) :]
+    space, summed = extents[: len(state.stages[k].op.axis)], extents[len(state.stages[k].op.axis) + ring :]
     blocks = prod([-(-e // block) if axis in (roles.m, roles.n) else e for axis, e in enumerate(space)])
     terms = extents[roles.k]
     if blocks >= NOMINAL_SMS or terms < max(summed):
@@ -134,13 +134,16 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
     start = ctx.dag.init_state
     if not ctx.target.is_gpu or not any(_is_product(ctx, start, k) for k in range(len(start.stages))):
         return []
-    rules = rules_around(ctx, _is_product)
-    out = _derived(ctx, rules, KINDS + RINGS)
-    rings = [(RINGS, RING_BLOCK)] if any(_products(ctx, start, kind) for kind in RINGS) else []
-    for kinds, block in [(KINDS, BLOCK), *rings]:
+    copies = with_copies(ctx.target, start)
+    with_rings = [x for x in (start, copies) if x is not None and any(_products(ctx, x, kind) for kind in RINGS)]
+    rules = rules_around(ctx, _is_mine)
+    out = _derived(ctx, start, rules, KINDS + RINGS)
+    out += [s for state in with_rings if state is not start for s in _derived(ctx, state, rules, RINGS)]
+    every = [(start, KINDS, BLOCK)], [(state, RINGS, RING_BLOCK) for state in with_rings]
+    for state, kinds, block in chain(*every):
         wanted = partial(part_factors, block=block)
-        for factor in sorted({f for k in range(len(start.stages)) for f in wanted(ctx, start, k)}):
-            found = _derived(ctx, (PartsOverBlocks(factor, wanted), *rules), kinds)
+        for factor in sorted({f for k in range(len(state.stages)) for f in wanted(ctx, state, k)}):
+            found = _derived(ctx, state, (PartsOverBlocks(factor, wanted), *rules), kinds)
             out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
     return out
 
@@ -149,13 +152,24 @@ def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
     return _kind_of(ctx, state, k, Kind()) is not None
 
 
-def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...], kinds: Sequence[Kind]) -> list[State]:
-    found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
+def _is_mine(ctx: SketchContext, state: State, k: int) -> bool:
+    """Whether stage `k` has all its loops from this file: a product, or a copy of a factor and its tile."""
+    return is_copied(state, k) or _is_product(ctx, state, k)
+
+
+def _derived(ctx: SketchContext, start: State, rules: tuple[SketchRule, ...], kinds: Sequence[Kind]) -> list[State]:
+    found = derive(ctx, rules, start, len(start.stages) - 1)
     able = [(state, kind) for kind in KINDS + RINGS for state in found if _products(ctx, state, kind)]
     best = [(state, kind) for state, kind in able if kind.ring or (state, replace(kind, ring=True)) not in able]
     whole = [(state, kind) for state, kind in best if kind in kinds]
     short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds != RINGS else ())]
-    return [_on_tensor_cores(ctx, state, tiles, kind) for state, kind in whole + short for tiles in kind.tiles]
+    return [_on_tensor_cores(ctx, state, n, kind) for state, kind in whole + short for n in _tiles(state, kind)]
+
+
+def _tiles(state: State, kind: Kind) -> tuple[int, ...]:
+    """How many tiles the pipelines of a kind have: a number for each sketch."""
+    parts = kind.ring and any(by_parts(state, k) for k in range(len(state.stages)))
+    return PART_TILES if parts else RING_TILES if kind.ring else GROUP_TILES if kind.groups else TILES
 
 
 def _lines(ctx: SketchContext, state: State) -> tuple[int, ...]:
@@ -208,7 +222,7 @@ def _are_rows(state: State, k: int, roles: Roles) -> bool:
 
 def _kind_of(ctx: SketchContext, state: State, k: int, wanted: Kind) -> Kind | None:
     """The wanted kind if stage `k` has roles in it, else another one; None where tensor cores cannot compute it."""
-    kinds = (wanted, replace(wanted, ring=False), Kind(), Kind(joined=True))
+    kinds = (wanted, replace(wanted, ring=False), Kind(), Kind(joined=True), *RINGS)
     return next((kind for kind in kinds if _roles(ctx, state, k, kind) is not None), None)
 
 
@@ -315,7 +329,8 @@ def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:
     steps, k = split_loop(s, sums, loops[roles.k], (op.k,))
     iteration, step = split_loop(s, sums, steps, (None,))
     kept, summed = [x for x in outer if x in loops[:space]], [x for x in outer if x in loops[space:]]
-    sums.reorder(*summed, iteration, step, *kept, tile_i, tile_j, i, j, k)
+    parts = [summed.pop(0)] if op.element.apart else []
+    sums.reorder(*summed, iteration, *parts, step, *kept, tile_i, tile_j, i, j, k)
     sums.tensorize(i)
     if (roles.m, roles.n) != (space - 2, space - 1):
         sums.storage_order(*[d for d in range(space) if d not in (roles.m, roles.n)], roles.m, roles.n)

@@ -28,6 +28,8 @@ A tile that is cut twice has lost its small parts, and whoever else reads it fin
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codegen_cuda.program.errors import EmitError
 from te_lite.errors import require
 from te_lite.expr.expr import BufferLoad, Var, as_expr, binary
@@ -40,19 +42,21 @@ from .mma import GROUP_ROW_BYTES
 
 def in_parts(loads: Stmt, product: WarpMultiply) -> Stmt:
     """The product of an iteration, widened (`warpgroup.py`), behind the `loads` of its A."""
-    op, sums, tile = product.op, product.d.buffer, product.b
-    count, zero = op.n * GROUP_ROW_BYTES // op.element.nbytes, as_expr(0)
+    op, tile, zero = product.op, product.b, as_expr(0)
+    count = op.n * GROUP_ROW_BYTES // op.element.nbytes
     rest = Buffer(f"{tile.buffer.name}_rest", tile.buffer.dtype, (count,), "shared")
-    iteration = Buffer(f"{sums.name}_turn", sums.dtype, (sums.size,), sums.scope)
-    of_iteration = WarpMultiply(op, BufferLoad(iteration, zero), product.a, tile, rest=BufferLoad(rest, zero))
     cut = Cut(op, tile, BufferLoad(rest, zero), count)
-    return allocated([rest, iteration], seq(cut, loads, Barrier(), of_iteration, _added(sums, iteration)))
+    work = by_tiles_of_parts(Barrier(), replace(product, rest=BufferLoad(rest, zero)))
+    return allocated([rest], seq(cut, loads, work))
 
 
-def _added(sums: Buffer, iteration: Buffer) -> Stmt:
-    k = Var("k")
+def by_tiles_of_parts(loads: Stmt, product: WarpMultiply) -> Stmt:
+    """The product of an iteration by tiles of both parts, behind `loads`, and its sums added to all others."""
+    sums, k = product.d.buffer, Var("k")
+    iteration = Buffer(f"{sums.name}_turn", sums.dtype, (sums.size,), sums.scope)
     total = binary("+", BufferLoad(sums, k), BufferLoad(iteration, k))
-    return For(k, sums.size, ForKind.UNROLLED, Store(sums, k, total))
+    added = For(k, sums.size, ForKind.UNROLLED, Store(sums, k, total))
+    return allocated([iteration], seq(loads, replace(product, d=BufferLoad(iteration, as_expr(0))), added))
 
 
 def require_alone(body: Stmt) -> None:

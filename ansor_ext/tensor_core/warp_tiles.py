@@ -33,6 +33,7 @@ from te_lite.schedule.state import Attach, SplitRel, State
 from ..analysis.own_stages import has_rfactor
 from ..pipeline.steps import by_copy_engine
 from .box_store import PLACES, ROWS
+from .float_parts import PARTS
 from .fragment_storage import FragmentStorage, fragment_storage
 from .mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
 
@@ -207,13 +208,16 @@ def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, i
 def _ring_points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
     """Those of a ring: one or two groups with 16 rows a warp, and columns in whole boxes where these are lines."""
     op, (rows, columns, _), (steps, *_) = product.op, product.extents, _steps(product) or [0]
-    line = GROUP_ROW_BYTES // op.element.nbytes
+    line, parts = GROUP_ROW_BYTES // op.element.nbytes, PARTS if op.element.apart else 1
     for warps, tiles in pairs_of((op.warps, 2 * op.warps), RING_COLUMN_TILES):
-        sides = op.m * warps, op.n * tiles
+        sides = op.m * warps, parts * op.n * tiles
         used = sum(s.nbytes(n, line, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
         used += warps // op.warps * PLACES * ROWS * GROUP_ROW_BYTES + product.shared[0].tiles * BARRIERS
         fits = used <= hardware.max_shared_memory_per_block and _needed(warps, 1, rows) and tiles <= columns
-        if steps and fits and (not product.shared[1].across or sides[1] % line == 0):
+        registers = _cut(op) * tiles * op.registers("d") + OTHER_REGISTERS
+        registers += _factors(op, 1, tiles, steps) if op.element.apart else 0
+        fits = fits and registers <= MOST_REGISTERS
+        if steps and fits and (not product.shared[1].across or op.n * tiles % line == 0):
             yield warps, 1, 1, tiles, steps
 
 

@@ -59,7 +59,7 @@ from ..pipeline.emission import by_engine
 from .chain import is_chained
 from .chained_ring import in_chained_ring
 from .group_steps import Steps
-from .instructions import BoxStore, WarpMultiply
+from .instructions import RingCall, WarpMultiply
 from .mma import WARPS
 from .ring import in_ring
 from .rows_ahead import LEAST_LEFT, is_fetch, with_rows_ahead
@@ -76,8 +76,9 @@ def multiplies_in_groups(body: Stmt) -> bool:
 
 def tiles_of(body: Stmt) -> set[Buffer]:
     """The shared buffers that tensor cores, or the copy engine, read themselves."""
-    found = [s for s in stmts_of(body) if isinstance(s, BoxStore) or (isinstance(s, WarpMultiply) and s.op.warps > 1)]
-    read = [e for s in found for e in s.places if isinstance(e, BufferLoad)]
+    found = [s for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.op.warps > 1]
+    boxes = [s.arguments[0] for s in stmts_of(body) if isinstance(s, RingCall) and s.box is not None]
+    read = [e for e in (*boxes, *[e for s in found for e in s.places]) if isinstance(e, BufferLoad)]
     return {e.buffer for e in read if e.buffer.storage == "shared"}
 
 
@@ -92,8 +93,9 @@ def in_groups(nest: KernelNest) -> KernelNest:
     if by_engine(rewritten):
         made = replace(nest, body=rewritten)
         return in_chained_ring(made) if is_chained(made) else in_ring(made)
-    rounded = [s for s in stmts_of(rewritten) if isinstance(s, WarpMultiply) and s.op.element.nearest]
-    require(not rounded, EmitError, "wgmma", "only the copy engine rounds floats to the nearest on their way")
+    own = [s.op.element for s in stmts_of(rewritten) if isinstance(s, WarpMultiply)]
+    law = "only the copy engine rounds floats to the nearest on their way, and brings parts of floats"
+    require(not any(x.nearest or x.apart for x in own), EmitError, "wgmma", law)
     made = replace(nest, body=_fetched_behind(_going_on(with_rows_ahead(rewritten, ranges), ranges)))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from codegen_cuda.text.text import TYPES, registers
 from te_lite.bounds.loop_scope import LANES
 
-from .mma import F32, GROUP_ROW_BYTES, Mma
+from .mma import F32, GROUP_ROW_BYTES, TF32X3, Mma
 from .mma_meaning import centres, pairs
 from .tf32_text import FLOAT, cut_float
 
@@ -234,7 +234,7 @@ def _begun_of_parts(text: GroupText, one: GroupText) -> str:
     steps, rows, held = op.k // one.op.k, op.m // one.op.m, one.op.registers("a")
     count, sums = steps * rows * held, _sums(one.op)
     calls = []
-    for number, (i, j) in enumerate(pairs(op)):
+    for number, (i, j) in enumerate(pairs(replace(op, element=TF32X3))):
         for step in range(steps):
             for row in range(rows):
                 name = _first(one) if number == step == 0 else one.name

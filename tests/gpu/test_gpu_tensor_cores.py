@@ -9,6 +9,13 @@ import te_lite as te
 from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PROGRAMS, RINGS
 from tests.ansor_ext.tensor_core.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
 from tests.ansor_ext.tensor_core.test_ring import arrays_of
+from tests.ansor_ext.tensor_core.test_ring_sketches import (
+    CASES,
+    HOSTILE,
+    assert_as_exact_as_promised,
+    assert_right,
+    drawn,
+)
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
@@ -41,6 +48,19 @@ def test_rings(name: str) -> None:
     arrays, exact, error = arrays_of(program)
     CudaModule(te.lower(program.schedule(tensors), tensors), open_device().arch)(*arrays)
     assert (np.abs(arrays[-1].astype("float64") - exact) <= GUARD * error).all()
+
+
+@pytest.mark.parametrize("draw", range(4))
+@pytest.mark.parametrize("name", [name for name in CASES if "tf32" in name or "fp32x3" in name])
+def test_rings_of_copied_floats(name: str, draw: int) -> None:
+    """Of kernels before the product, and of parts that are multiplied."""
+    if open_device().arch != "sm_90":
+        pytest.skip("these instructions are those of sm_90")
+    rng = np.random.default_rng(draw)
+    module = CudaModule(drawn(name, draw, rng), open_device().arch)
+    assert_right(name, rng, module)
+    if name == HOSTILE:
+        assert_as_exact_as_promised(module)
 
 
 @pytest.mark.parametrize("groups, k", [(False, 32), (False, 256), (False, 4096), (True, 64), (True, 4096)])

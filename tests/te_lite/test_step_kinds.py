@@ -73,6 +73,10 @@ def fetched(s: te.Schedule, product: te.Tensor, double: te.Tensor) -> None:
     s[copies[1]].swizzle()
 
 
+def in_parts(s: te.Schedule, product: te.Tensor, double: te.Tensor) -> None:
+    s.in_parts(product, s.reindex(s.state.dag.tensors[1], "global", product, (0, 8)))
+
+
 def factored(s: te.Schedule, product: te.Tensor, double: te.Tensor) -> None:
     outer, _ = s[product].split(s[product].op.reduce_axis[0], factor=4)
     s.rfactor(product, outer)
@@ -81,7 +85,7 @@ def factored(s: te.Schedule, product: te.Tensor, double: te.Tensor) -> None:
 PROGRAMS = {
     "RF": factored,
     "FSP": following, "FFSP": following, "RIX": copied, "STO": copied, "SA": copied, "SSC": copied, "PRX": copied,
-    "JAX": joined, "PIP": fetched, "DBF": fetched, "SWZ": fetched,
+    "JAX": joined, "PIP": fetched, "DBF": fetched, "SWZ": fetched, "PRT": in_parts,
 }  # fmt: skip
 DRAWN = ("AN", "FU", "PR", "RE", "SP", "CA", "CI", "CR", "CHR", "CHW")
 

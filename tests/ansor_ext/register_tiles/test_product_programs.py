@@ -140,25 +140,28 @@ def test_sums_before_an_activation_are_written_from_registers_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("tensors", "tile", "groups"),
+    ("tensors", "ring"),
     [
-        (matmul(4096, 4096, 4096), (128, 64), True), (turned(1024, 8192, 8192), (128, 64), True),
-        (matmul(8205, 5921, 2949), (128, 128), True), (turned(2048, 4096, 8192, both=False), (128, 128), False),
+        (matmul(4096, 4096, 4096), True), (turned(1024, 8192, 8192), True), (matmul(8205, 5921, 2949), False),
+        (turned(2048, 4096, 8192, both=False), True),
     ],
 )  # fmt: skip
-def test_products_in_parts_get_tiles_of_warps(tensors: list[te.Tensor], tile: tuple[int, int], groups: bool) -> None:
+def test_products_in_parts_get_tiles_of_warps(tensors: list[te.Tensor], ring: bool) -> None:
     task = task_of(tensors, "cuda -arch=sm_90 -precision=fp32x3")
     state = next(default_states(task))
     rows, columns = [
         s.lengths for s in state.steps if isinstance(s, te.schedule.loop_steps.Split) and len(s.lengths) == 2
     ]
-    assert (16 * np.prod(rows), 8 * np.prod(columns)) == tile
-    assert ("wgmma" in emit(te.lower(state, task.compute_dag.tensors)).source) is groups
+    assert (16 * np.prod(rows), 8 * np.prod(columns)) == (128, 128)
+    source = emit(te.lower(state, task.compute_dag.tensors)).source
+    assert "wgmma" in source and ("ring_open" in source) is ring
 
 
 @needs_gxx
 @pytest.mark.parametrize(
-    ("tensors", "count"), [(matmul(131, 67, 259), 3), (turned(136, 72, 256, both=False), 1)], ids=["primes", "turned"]
+    ("tensors", "count"),
+    [(matmul(131, 67, 259), 3), (turned(136, 72, 256, both=False), 1), (turned(136, 132, 256, both=False), 2)],
+    ids=["primes", "turned", "ring"],
 )
 def test_tiles_of_warps_compute_the_product(
     tensors: list[te.Tensor], count: int, monkeypatch: pytest.MonkeyPatch

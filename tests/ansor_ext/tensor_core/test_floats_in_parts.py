@@ -44,7 +44,7 @@ from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.nonempty import nonempty
 
-NAME, OF_GROUPS = "m16n8k8_tf32x3_f32", "wgmma_k8_tf32x3_f32"
+NAME, OF_GROUPS, APART = "m16n8k8_tf32x3_f32", "wgmma_k8_tf32x3_f32", "wgmma_k8_tf32x3_f32_apart"
 TARGET = Target(f"cuda -model=H200 -precision={FP32X3}")
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 Array = np.ndarray[Any, Any]
@@ -253,7 +253,7 @@ CASES = {
 def test_sketches_use_it_where_it_is_asked_for() -> None:
     dag = ComputeDAG(matmul(64, 64, 64, "float32"))
     scopes = {s.scope for sketch in sketches(dag, TARGET) for s in sketch.steps if isinstance(s, SetScope)}
-    assert scopes == {f"fragment.{name}.{operand}" for name in (NAME, OF_GROUPS) for operand in "abd"}
+    assert scopes == {f"fragment.{name}.{operand}" for name in (NAME, OF_GROUPS, APART) for operand in "abd"}
     assert sketches(ComputeDAG(matmul(64, 64, 31, "float32")), TARGET) == []  # too few terms to be as exact
     assert len(sketches(ComputeDAG(matmul(64, 64, 32, "float32")), TARGET)) == 3  # groups of warps want two turns
     halves = {

@@ -72,7 +72,7 @@ def test_the_maps_are_those_of_the_manual() -> None:
         "m16n8k8_tf32_f32", "m16n8k8_tf32x3_f32", "m16n8k16_f16_f32", "m16n8k16_bf16_f32", "m16n8k16_f16_f16",
         "m16n8k32_s8_s32", "m16n8k8_tf32_f32_chained", "m16n8k8_tf32x3_f32_chained",
         "wgmma_k8_tf32_f32", "wgmma_k16_f16_f32", "wgmma_k16_bf16_f32", "wgmma_k32_s8_s32",
-        "wgmma_k8_tf32x3_f32", "wgmma_k8_tf32_f32_nearest",
+        "wgmma_k8_tf32x3_f32", "wgmma_k8_tf32_f32_nearest", "wgmma_k8_tf32x3_f32_apart",
     }  # fmt: skip
     assert all(agrees(op) for op in MMA.values())
     assert mma("m16n8k16_f16_f32").ptx == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import cache
 
 import ml_dtypes
@@ -22,14 +23,16 @@ from ansor_ext.tensor_core.warp_tiles import products, table
 from codegen_cuda import compile_source, emit
 from codegen_cuda.emulation.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
+from te_lite.schedule.replay import replay
 from te_lite.schedule.stage_steps import RFactor
 from te_lite.schedule.state import State
+from te_lite.schedule.step import from_json, to_json
 from tests.ansor_ext.tensor_core.mma_schedules import nearest_tf32
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER
 from tests.nonempty import nonempty
 
 TARGET = Target("cuda -model=H200 -arch=sm_90a")
-TF32 = Target("cuda -model=H200 -arch=sm_90a -precision=tf32")
+TF32, FP32X3 = [Target(f"cuda -model=H200 -arch=sm_90a -precision={x}") for x in ("tf32", "fp32x3")]
 HARDWARE = HardwareParams(target=TARGET).completed(TARGET)
 UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "int32": 0.0}
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
@@ -101,6 +104,14 @@ CASES = {
     "filters of 1 x 5, bfloat16": convolution(2, 2, 70, 128, 64, 1, 5, "bfloat16"),
     "tf32": product(150, 136, 200, "float32", b="nk"),
     "tf32, a batch, with bias and relu": with_bias_and_relu(product(70, 72, 68, "float32", b="nk", batch=2)),
+    "tf32, B copied": product(150, 136, 200, "float32"),
+    "tf32, both copied, a batch": product(70, 72, 132, "float32", a="km", batch=2),
+    "tf32, B copied, a long sum": product(64, 128, 1024, "float32"),
+    "tf32, filters of 3 x 3 copied": convolution(1, 2, 56, 68, 64, 3, 3, "float32"),
+    "fp32x3": with_bias_and_relu(product(150, 136, 200, "float32", b="nk")),
+    "fp32x3, across": product(130, 72, 100, "float32"),
+    "fp32x3, both across, a batch": product(70, 72, 132, "float32", a="km", batch=2),
+    "fp32x3, a long sum": product(64, 128, 1024, "float32"),
 }
 
 
@@ -114,9 +125,9 @@ def inputs(args: list[Tensor], rng: np.random.Generator) -> list[np.ndarray]:
     return out
 
 
-def exact(args: list[Tensor], arrays: list[np.ndarray]) -> np.ndarray:
-    """The result in float64, from the shapes alone; of floats as the copy engine rounds them."""
-    read = nearest_tf32 if arrays[0].dtype == "float32" else np.asarray
+def exact(args: list[Tensor], arrays: list[np.ndarray], whole: bool = False) -> np.ndarray:
+    """The result in float64, from the shapes alone; of floats as the copy engine rounds them, unless `whole`."""
+    read = nearest_tf32 if arrays[0].dtype == "float32" and not whole else np.asarray
     a, b = [read(x).astype(np.float64) for x in arrays[:2]]
     if a.ndim == b.ndim == 4:
         (kh, kw), (h, w) = b.shape[:2], a.shape[1:3]
@@ -129,7 +140,7 @@ def exact(args: list[Tensor], arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def target_of(name: str) -> Target:
-    return TF32 if "tf32" in name else TARGET
+    return TF32 if "tf32" in name else FP32X3 if "fp32x3" in name else TARGET
 
 
 @cache
@@ -137,22 +148,38 @@ def sketches_of(name: str) -> list[State]:
     return rings(CASES[name], target_of(name))
 
 
+def drawn(name: str, draw: int, rng: np.random.Generator) -> te.LoweredFunc:
+    """A program of a case: one of its sketches, in lengths that are drawn."""
+    found, target = sketches_of(name), target_of(name)
+    sketch = found[draw % len(found)]
+    points = table(products(sketch)[0], HARDWARE).points
+    space, point = space_of(sketch, target, HARDWARE), points[rng.integers(len(points))]
+    return te.lower(concrete(home(space), row_of(space, point), target, HARDWARE), CASES[name])
+
+
+Run = Callable[..., object]
+"""What runs a program on arrays."""
+
+
+def assert_right(name: str, rng: np.random.Generator, run: Run) -> None:
+    args = CASES[name]
+    arrays, dtype, whole = inputs(args, rng), args[-1].dtype, target_of(name) is FP32X3
+    out = np.full([int(n) for n in args[-1].shape], 77, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    run(*arrays, out)
+    want, unit = exact(args, arrays, whole), UNITS[dtype]
+    size = (3e-5 if whole else 1e-3) * (unit > 0)
+    assert (np.abs(out.astype(np.float64) - want) <= unit * np.abs(want) + size).all()
+
+
 @emulated
 @pytest.mark.parametrize("draw", range(20))
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.one_in(30)
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
-    args, rng, found, target = CASES[name], np.random.default_rng(draw), sketches_of(name), target_of(name)
-    sketch = found[draw % len(found)]
-    points = table(products(sketch)[0], HARDWARE).points
-    space, point = space_of(sketch, target, HARDWARE), points[rng.integers(len(points))]
-    made = emit(te.lower(concrete(home(space), row_of(space, point), target, HARDWARE), args))
+    rng = np.random.default_rng(draw)
+    made = emit(drawn(name, draw, rng))
     assert "ring_open" in made.source
-    arrays, dtype = inputs(args, rng), args[-1].dtype
-    out = np.full([int(n) for n in args[-1].shape], 77, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    run_program(made, [*arrays, out])
-    want, unit = exact(args, arrays), UNITS[dtype]
-    assert (np.abs(out.astype(np.float64) - want) <= unit * np.abs(want) + 1e-3 * (unit > 0)).all()
+    assert_right(name, rng, lambda *arrays: run_program(made, list(arrays)))
     if HAVE_COMPILER:
         assert not [r for r in compile_source(made.source, "sm_90").resources if r.spill_stores]
 
@@ -187,12 +214,76 @@ def test_floats_have_rings_in_tf32_whose_terms_are_neighbours() -> None:
     assert [products(s)[0].shared[0].tiles for s in found[:2]] == [4, 8]
     assert {products(s)[0].op.name for s in found} == {"wgmma_k8_tf32_f32_nearest"}
     assert {int(x) for s in found for x in table(products(s)[0], HARDWARE).points[:, -1]} == {4}
-    for text in ("-model=H200", "-model=H200 -precision=fp32x3", "-model=A100 -precision=tf32"):
+    for text in ("-model=H200", "-model=A100 -precision=tf32", "-model=A100 -precision=fp32x3"):
         assert not rings(args, Target(f"cuda {text}"))
-    for a, b in nonempty([("mk", "kn"), ("km", "nk"), ("km", "kn")]):
-        assert not rings(product(256, 256, 256, "float32", a, b), TF32)
     others = [s for s in extra_sketches(ComputeDAG(args), TF32, HARDWARE) if s not in found]
     assert not any(p.op.element.nearest for s in nonempty(others) for p in products(s) if not p.shared[0].in_boxes)
+
+
+def copies(sketch: State) -> list[tuple[str, tuple[int, ...]]]:
+    """The factors that are copied, and the shapes of their copies."""
+    return [(op.name[0], op.output().shape) for op in sketch.ops if op.name.endswith((".global", ".parts"))]
+
+
+def test_floats_that_lie_across_their_terms_are_copied() -> None:
+    """And in fp32x3 the columns in any case, in two parts."""
+    b, parts = ("B", (1, 96, 128)), ("B", (2, 1, 96, 128))
+    a, turned = ("A", (1, 256, 128)), ("B", (2, 96, 1, 128))
+    wanted = {
+        (TF32, "mk", "kn"): [b],
+        (TF32, "km", "nk"): [a],
+        (TF32, "km", "kn"): [a, b],
+        (FP32X3, "mk", "kn"): [parts],
+        (FP32X3, "mk", "nk"): [turned],
+        (FP32X3, "km", "kn"): [a, parts],
+    }
+    for (target, x, y), made in nonempty(wanted.items()):
+        args = product(256, 96, 128, "float32", x, y)
+        found = rings(args, target)
+        assert found and all(copies(sketch) == made for sketch in found), (x, y)
+        space = space_of(found[0], target, HARDWARE)
+        point = table(products(found[0])[0], HARDWARE).points[0]
+        state = concrete(home(space), row_of(space, point), target, HARDWARE)
+        again = replay(state.dag, [from_json(to_json(step)) for step in state.steps])
+        assert str(again) == str(state)
+    for args in nonempty([product(256, 96, 130, "float32"), product(256, 96, 32, "float32")]):
+        assert not rings(args, TF32) and not rings(args, FP32X3)
+
+
+@emulated
+def test_parts_are_as_exact_as_promised() -> None:
+    made = emit(drawn(HOSTILE, 0, np.random.default_rng(4)))
+    assert_as_exact_as_promised(lambda *arrays: run_program(made, list(arrays)))
+
+
+HOSTILE = "fp32x3, across"
+
+
+def assert_as_exact_as_promised(run_on: Run) -> None:
+    """Of mixed magnitudes, infinities and NaN, as `test_floats_in_parts.py` has it of kernels that cut floats."""
+    args, rng = CASES[HOSTILE], np.random.default_rng(4)
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        out = np.full((130, 72), 77, "float32")
+        run_on(a, b, out)
+        return out
+
+    a, b = [(x * 2.0 ** rng.integers(-60, 60, x.shape)).astype("float32") for x in inputs(args, rng)]
+    a[:, :8] *= np.float32(2.0**-100)
+    size, lost = np.abs(a).astype("float64") @ np.abs(b), np.abs(a).sum(axis=1, keepdims=True) + np.abs(b).sum(axis=0)
+    off = np.abs(run(a, b) - exact(args, [a, b], whole=True))
+    assert (off <= 2.0**-20 * size + 2.0**-126 * lost.astype("float64")).all()
+
+    a, b = inputs(args, rng)
+    for place, value in {(0, 3): np.inf, (1, 4): -np.inf, (2, 5): np.nan, (3, 6): 3e38, (4, 7): 1e-40}.items():
+        a[place] = value
+    b[3, 0], b[4, 1], b[6, 2], b[9, 4], b[10, 5] = 0.0, 1.0, 2e38, -np.inf, np.nan
+    with np.errstate(all="ignore"):
+        want, out = exact(args, [a, b], whole=True).astype("float32"), run(a, b)
+    special = ~np.isfinite(want)
+    assert special.any(axis=1).all() and np.array_equal(out[special], want[special], equal_nan=True)
+    allowed = np.where(np.abs(want) > 1e30, 2.0**-9 * np.abs(want), 1e-4)  # factors beyond 2^66 are cut to TF32
+    assert (np.abs(out[~special] - want[~special]) <= allowed[~special]).all()
 
 
 def test_sums_are_split_where_large_blocks_are_few() -> None:
