@@ -87,6 +87,7 @@ class _ChainedRing:
     ranges: Simplifier
     chain: Chain
     barriers: Buffer
+    may_stay: bool = True
 
     @property
     def warp(self) -> Var:
@@ -109,7 +110,7 @@ class _ChainedRing:
     def part(self) -> For | None:
         """The loop over parts of the result of a block that stays, where one is all that a multiprocessor has; masked
         parts differ in length, so that blocks that come as others end share them better."""
-        if len(self.blocks) != 1 or not self._share() or self.mask is not None:
+        if len(self.blocks) != 1 or not self.may_stay or not self._share() or self.mask is not None:
             return None
         var, count = Var("part"), ceildiv(self.blocks[0].extent, BLOCKS_AT_ONCE)
         if count == 1:
@@ -260,7 +261,7 @@ class _ChainedRing:
         bare = replace(chain, between=tuple(without_mask(chain.between, scores)))
         within = self.nest.ranges()
         within.bind(turn, 0, max(count - 1 - self.asks, 0))
-        clean = replace(self, ranges=within, chain=bare)._turn(at)
+        clean = replace(self, ranges=within, chain=bare, may_stay=False)._turn(at)
         either = [If(logical_and(*whole), clean), If(logical_not(logical_and(*whole)), self._turn(at))]
         return [For(turn, count, ForKind.SERIAL, If(mask.is_live(at), seq(*either)))]
 

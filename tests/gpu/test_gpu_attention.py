@@ -7,7 +7,7 @@ import pytest
 
 import te_lite as te
 from ansor_ext.attention.attention import Grain
-from tests.ansor_ext.attention.test_attention import EVERY, Case, check, sketches
+from tests.ansor_ext.attention.test_attention import EVERY, Case, Scores, causal, check, scaled, sketches
 from tests.ansor_ext.attention.test_attention_in_groups import CASES, lowered
 from tests.oracle import poisoned
 
@@ -36,9 +36,10 @@ def test_groups_of_warps_compute_attention(name: str) -> None:
     check(case, out, arrays)
 
 
-def test_blocks_that_stay_compute_all_parts() -> None:
-    """More than there are multiprocessors, of odd numbers of iterations."""
-    case = Case((40, 600, 333, 64))
+@pytest.mark.parametrize("scores", [scaled, causal])
+def test_more_parts_than_multiprocessors(scores: Scores) -> None:
+    """Of odd numbers of iterations."""
+    case = Case((40, 600, 333, 64), scores)
     arrays, out = case.inputs(np.random.default_rng(9)), poisoned((40, 600, 64), case.out)
     CudaModule(lowered(case, Grain(8, 1, 128, 2, True)), open_device().arch)(*arrays, out)
     check(case, out, arrays)

@@ -92,6 +92,16 @@ def test_blocks_that_stay_compute_all_parts(monkeypatch: pytest.MonkeyPatch, key
     check(case, out, arrays)
 
 
+def test_blocks_of_masked_parts_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chained_ring, "BLOCKS_AT_ONCE", 2)
+    case = Case((2, 149, 142, 64), causal)
+    arrays, out = case.inputs(np.random.default_rng(7)), poisoned((2, 149, 64), "float16")
+    made = emit(lowered(case, Grain(8, 1, 128, 2, True)))
+    assert [kernel.grid for kernel in made.kernels] == [(4, 1, 1)]
+    run_program(made, [*arrays, out])
+    check(case, out, arrays)
+
+
 def test_heads_beside_each_other_are_boxes() -> None:
     """Q, K and V of one product, [tokens, 3, heads, columns], without a copy of it."""
     tokens, heads, columns = 130, 2, 64
