@@ -1,6 +1,6 @@
 // The product of halves A [M, K] and B [K, N], on Hopper: `STAGES` tiles of both lie in a ring of shared memory.  One
 // thread of the first group of warps asks the copy engine for them, two groups multiply 64 x 256 each.  A stage has two
-// barriers: `full` counts the bytes that have arrived, `empty` the groups that are through with it.
+// barriers: `full` counts the bytes that have arrived, `empty` the warps that are through with it.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 struct alignas(64) TensorMap { u64 opaque[16]; };
@@ -52,7 +52,7 @@ extern "C" __global__ __launch_bounds__(384, 1) void product(
   if (threadIdx.x == 0) {
     for (int s = 0; s < STAGES; ++s) {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(empty + 8 * s));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" ::"r"(empty + 8 * s));
     }
     asm volatile("fence.mbarrier_init.release.cluster;");
   }
@@ -87,10 +87,10 @@ extern "C" __global__ __launch_bounds__(384, 1) void product(
       for (int q = 0; q < 4; ++q) multiply(sums, tile(a, 16) + 2 * q, tile(b + q * 2048, 8192), step + q != 0);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
       asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GOING_ON) : "memory");
-      if (thread == 0 && step >= GOING_ON) arrive(empty + 8 * ((turn - GOING_ON) % STAGES));
+      if (lane == 0 && step >= GOING_ON) arrive(empty + 8 * ((turn - GOING_ON) % STAGES));
     }
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    if (thread == 0 && GOING_ON) arrive(empty + 8 * ((turn - 1) % STAGES));
+    if (lane == 0 && GOING_ON) arrive(empty + 8 * ((turn - 1) % STAGES));
 #if BOXES == 0
 #pragma unroll
     for (int v = 0; v < COLUMNS / 2; v += 2) {

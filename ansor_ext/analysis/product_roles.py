@@ -46,17 +46,19 @@ def factors_read(state: State, k: int) -> list[tuple[int, Read]] | None:
     return reads if len(reads) == 2 and len({p for p, _ in reads}) == 2 else None
 
 
-def joinable(state: State, k: int) -> tuple[int, int] | None:
+def joinable(state: State, k: int, always: bool = False) -> tuple[int, int] | None:
     """The neighbouring axes, first and count, of one factor of stage `k` alone that are rows or columns as one axis.
 
-    They are those of most points; None where there are none, or the last of them fills tiles of `FILLED` already.
+    They are those of most points; None where there are none, or the last of them fills tiles of `FILLED` already, if
+    not `always`.
     """
     reads, op = factors_read(state, k), state.stages[k].op
     extents, space = extents_of(op), len(op.axis)
     sides = None if reads is None else sides_of(reads[0][1], reads[1][1], extents, space)
     if sides is None:
         return None
-    runs = [run for own in (sides.rows, sides.columns) for run in runs_of(own) if extents[run[-1]] % FILLED]
+    runs = [run for own in (sides.rows, sides.columns) for run in runs_of(own)]
+    runs = [run for run in runs if (len(run) > 1 if always else extents[run[-1]] % FILLED)]
     longest = max(runs, key=lambda run: prod([extents[axis] for axis in run]), default=[])
     return (longest[0], len(longest)) if len(longest) > 1 else None
 

@@ -24,7 +24,7 @@ from te_lite.expr.visit import conjuncts, substitute, walk
 from te_lite.loops.stmt import Buffer, For, ForKind, If, Stmt, Store, seq
 
 from ..pipeline.staged_copies import enclosing
-from .copy_boxes import Box, box_of, can_be_told
+from .copy_boxes import Box, Copy, box_of, can_be_told
 from .instructions import BoxStore, RingCall
 from .mma import GROUP_ROW_BYTES, WARPS
 from .swizzle import Swizzle
@@ -53,6 +53,10 @@ class Group:
     def once(self, s: Stmt) -> Stmt:
         """What one thread of each group does."""
         return If(logical_and(compare("==", binary("%", self.warp, WARPS), 0), compare("==", self.lane, 0)), s)
+
+    def each_warp(self, s: Stmt) -> Stmt:
+        """What one thread of each warp does."""
+        return If(compare("==", self.lane, 0), s)
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ def _box(found: Epilogue, group: Group, ranges: Simplifier) -> Box | None:
         found.pair.var: binary("%", column, 2),
     }
     index, *inside = [ranges.simplify(substitute(e, env)) for e in (found.store.index, *found.inside)]
-    box = box_of(found.store.buffer, index, inside, {row: ROWS, column: found.columns}, ranges, group.around)
+    loops = {row: ROWS, column: found.columns}
+    box = box_of(Copy.of(found.store.buffer, index, inside, loops, ranges), group.around)
     if box is None or not can_be_told(box):
         return None
     start = [ranges.simplify(substitute(x, {number: group.number})) for x in box.start]

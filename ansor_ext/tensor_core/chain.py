@@ -27,14 +27,10 @@ from te_lite.loops.stmt import (
 )
 
 from .instructions import WarpMultiply
-from .ring_fetches import (
-    Fetch,
-    fetch_of,
-    refuse,
-    require_turns,
-    tiles_of,
-)
+from .pixel_boxes import PixelBoxes
+from .ring_fetches import require_turns, tiles_of
 from .row_folds import folded, with_inverses
+from .tile_copies import Copies, Fetch, refuse
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,8 @@ def chain_of(nest: KernelNest, ranges: Simplifier) -> Chain:
     refuse(len(fills) == 1, "what all iterations read must be one tile that is fetched")
     clear = tuple([s for s in others if not isinstance(s, Barrier) and s is not fills[0]])
     inverted, last, inverses = with_inverses(parts[places[0] + 1 :])
-    rows, between, held = fetch_of(nest, fills[0], ranges), tuple(folded(between)), [*held, *inverses]
+    rows = Copies(nest, ranges, PixelBoxes({})).fetch(fills[0], ranges)
+    between, held = tuple(folded(between)), [*held, *inverses]
     found = Chain(tuple(held), rows, clear, loop, fetches, first, between, moved, second, tuple(inverted), tuple(last))
     _check(found, ranges)
     return found
@@ -123,11 +120,12 @@ def _fetches(
     left = loop.extent - tiles_of(stmts) if stmts else 0
     if left >= 0:  # of iterations that fetch, conditions of copies hold that are not written
         within.bind(loop.var, 0, left)
-    found = {f.tile: f for f in [fetch_of(nest, s, within) for s in stmts]}
+    within_loop, around = [Copies(nest, x, PixelBoxes({})) for x in (within, ranges)]
+    found = {f.tile: f for f in [within_loop.fetch(s, within) for s in stmts]}
     wanted = [p.b.buffer for p in products]
     refuse(set(found) == set(wanted) and len(found) == 2, "each product must read one tile that is fetched")
     copies = [s for s in front if stored_in(s) and stored_in(s) <= set(found)]
-    before = [fetch_of(nest, s, ranges, found[next(iter(stored_in(s)))].box.view) for s in copies]
+    before = [around.fetch(s, ranges, found[next(iter(stored_in(s)))].box) for s in copies]
     require_turns(loop, list(found.values()), fetch, before, [p.b for p in products], ranges)
     return found[wanted[0]], found[wanted[1]]
 

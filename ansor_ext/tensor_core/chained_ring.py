@@ -56,7 +56,6 @@ from .instructions import GroupWait, RingCall, WarpMultiply, numbered
 from .masked_turns import Mask, mask_of, without_mask
 from .mma import WARPS
 from .ring_fetches import (
-    Fetch,
     begin_of,
     boxes_of,
     bytes_of,
@@ -64,6 +63,7 @@ from .ring_fetches import (
     in_tile,
 )
 from .row_folds import unrolled
+from .tile_copies import Fetch
 
 SHARE = (40, 232)
 """Registers of a thread that fetches, and of one that multiplies, where two groups do."""
@@ -171,7 +171,7 @@ class _ChainedRing:
     def _opened(self, ring: int) -> Stmt:
         """Barriers of K, of V, and of the tile that all iterations read."""
         first, tiles = BufferLoad(self.barriers, as_expr(2 * ring * self.chain.tiles)), self.chain.tiles
-        return RingCall("ring_open", (first, as_expr(tiles if ring < 2 else 1), as_expr(self.group.count)))
+        return RingCall("ring_open", (first, as_expr(tiles if ring < 2 else 1), as_expr(self.warps)))
 
     def _await_rows(self, empty: bool) -> RingCall:
         """The tile that all iterations read is filled once for each part."""
@@ -192,7 +192,7 @@ class _ChainedRing:
         return RingCall("ring_await", (self._barrier(ring, turn, empty), self.ranges.simplify(binary("%", phase, 2))))
 
     def _release(self, ring: int, turn: Expr) -> Stmt:
-        return self.group.once(RingCall("ring_release", (self._barrier(ring, turn, True),)))
+        return self.group.each_warp(RingCall("ring_release", (self._barrier(ring, turn, True),)))
 
     def _produced(self) -> Stmt:
         loop = replace(self.chain.loop, var=Var("fetched"))
@@ -241,7 +241,7 @@ class _ChainedRing:
             *self._at(chain.moved, first),
         ]
         rest = self._turns() if self.mask is None else self._masked_turns(self.mask)
-        through = self.group.once(RingCall("ring_release", (self._rows(True),)))
+        through = self.group.each_warp(RingCall("ring_release", (self._rows(True),)))
         end = [self._await(1, last, False), self._product(chain.second, last), GroupWait(chain.second)]
         return [*chain.clear, *begun, *rest, through, *end, self._release(1, last)]
 

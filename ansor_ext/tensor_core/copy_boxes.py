@@ -33,7 +33,8 @@ FACTORS = (1, 2, 4, 8, 16, 32)
 class Box:
     """`extents` elements of `buffer`, seen as an array of `view` extents, from `start` on, every `steps`-th of them.
 
-    Floats may be rounded to the `nearest` TF32 number on their way.
+    Floats may be rounded to the `nearest` TF32 number on their way.  With `pixels` it is one of windows
+    (`pixel_boxes.py`).
     """
 
     buffer: Buffer
@@ -42,33 +43,83 @@ class Box:
     extents: tuple[int, ...]
     steps: tuple[int, ...]
     nearest: bool = False
+    pixels: Pixels | None = None
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Of a box whose rows are windows of images: there are so many in an image, `lines` of `columns`, whose first one
+    begins at `corner`, once that is known."""
+
+    lines: int
+    columns: int
+    corner: tuple[int, int] = (0, 0)
+
+    def margins(self, image: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
+        """How far the first window begins before the first pixel of an `image`, and the last one before the last."""
+        last = [(n - 1) * step + x for n, step, x in zip((self.lines, self.columns), steps, self.corner, strict=True)]
+        return (*[-x for x in self.corner], *[n - 1 - x for n, x in zip(image, last, strict=True)])
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy whose loops of one iteration are left out: the `terms` of its index, under the conditions `given`.
+
+    Conditions are judged in the `ranges` of iterations that copy, coordinates told in `wide` ones of all of them.
+    """
+
+    buffer: Buffer
+    loops: dict[Var, int]
+    terms: tuple[tuple[Expr, int], ...]
+    given: tuple[Expr, ...]
+    ranges: Simplifier
+    wide: Simplifier
+
+    @classmethod
+    def of(
+        cls, buffer: Buffer, index: Expr, inside: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier,
+        wide: Simplifier | None = None,
+    ) -> Copy:  # fmt: skip
+        """The copy by nested `loops`, of so many iterations each, outermost first, where `inside` holds."""
+        wide = ranges if wide is None else wide
+        alone = {v: as_expr(0) for v, n in loops.items() if n == 1}
+        inside, index = [substitute(e, alone) for e in inside], substitute(index, alone)
+        kept = {v: n for v, n in loops.items() if n > 1}
+        terms = tuple(terms_of(wide.simplify(index)))
+        return cls(buffer, kept, terms, tuple(asked(inside, ranges)), ranges, wide)
+
+
+def asked(conditions: Sequence[Expr], ranges: Simplifier) -> list[Expr]:
+    """The parts of conditions that are left to hold."""
+    return [c for e in conditions for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
 
 
 def can_be_told(box: Box) -> bool:
     """Whether the engine can be told of such boxes of such an array, of neighbours along all axes."""
     nbytes = BYTES[box.buffer.dtype]
     strides = [prod(box.view[d + 1 :]) * nbytes for d in range(len(box.view) - 1)]
-    return all(n % UNIT == 0 for n in strides) and max((1, *box.extents[:-1])) <= MOST_BOX and max(box.steps) == 1
+    plain = box.pixels is not None or max(box.steps) == 1
+    return all(n % UNIT == 0 for n in strides) and max((1, *box.extents[:-1])) <= MOST_BOX and plain
 
 
-def box_of(
-    buffer: Buffer, index: Expr, inside: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier,
-    around: Set[Var] = frozenset(), view: tuple[int, ...] | None = None,
-) -> Box | None:  # fmt: skip
-    """The box that an index runs over in nested `loops`, of so many iterations each, outermost first; None for none.
+def box_of(copy: Copy, around: Set[Var] = frozenset(), view: tuple[int, ...] | None = None) -> Box | None:
+    """The box that a copy is of an array; None for none.
 
-    All coordinates lie inside of the array where all conditions `inside` hold, and nowhere else; those on variables
+    All coordinates lie inside of the array where all its conditions hold, and nowhere else; those on variables
     `around` alone are looked at before, and may say more.  With a `view` the array is seen in no other one.
     """
-    alone = {v: as_expr(0) for v, n in loops.items() if n == 1}
-    loops = {v: n for v, n in loops.items() if n > 1}
-    inside, index = [substitute(e, alone) for e in inside], substitute(index, alone)
-    given = [c for e in inside for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
-    terms = list(terms_of(ranges.simplify(index)))
-    views = _views(buffer.shape) if view is None else [view]
-    tried = ((seen, way) for seen in views for way in product((0, 1), repeat=len(seen)))
-    found = (_in_view(buffer, seen, way, terms, given, loops, ranges, around) for seen, way in tried)
-    return next((box for box in found if box is not None), None)
+    if any(not isinstance(e, Var) and free_vars(e) & copy.loops.keys() for e, _ in copy.terms):
+        return None
+    views = _views(copy.buffer.shape) if view is None else [view]
+    return next((box for seen in views for box in boxes_in(copy, seen, around)), None)
+
+
+def boxes_in(
+    copy: Copy, view: tuple[int, ...], around: Set[Var] = frozenset(), rows: Sequence[Expr] = ()
+) -> Iterator[Box]:
+    """The boxes that a copy may be in a view, whose coordinates are further by `rows`."""
+    found = (_in_view(copy, view, way, around, rows) for way in product((0, 1), repeat=len(view)))
+    return (box for box in found if box is not None)
 
 
 def terms_of(e: Expr, factor: int = 1) -> Iterator[tuple[Expr, int]]:
@@ -95,15 +146,14 @@ def _views(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _in_view(
-    buffer: Buffer, view: tuple[int, ...], way: Sequence[int], terms: Sequence[tuple[Expr, int]],
-    given: Sequence[Expr], loops: Mapping[Var, int], ranges: Simplifier, around: Set[Var],
-) -> Box | None:  # fmt: skip
+    copy: Copy, view: tuple[int, ...], way: Sequence[int], around: Set[Var], rows: Sequence[Expr]
+) -> Box | None:
     """The box in a view.  Of a constant each axis but the last has its quotient, or one more; the last coordinate may
     count further than its axis, and is carried then: zeros and ones of a `way` say which."""
-    strides = [prod(view[d + 1 :]) for d in range(len(view))]
+    strides, loops = [prod(view[d + 1 :]) for d in range(len(view))], copy.loops
     start: list[Expr] = [as_expr(0)] * len(view)
     fixed, order, box, steps = [0] * len(view), [], [1] * len(view), [1] * len(view)
-    for e, factor in terms:
+    for e, factor in copy.terms:
         d = next(d for d, stride in enumerate(strides) if factor % stride == 0)
         if isinstance(e, Const):
             fixed = _shared_out(factor, strides, way[1:])
@@ -112,18 +162,19 @@ def _in_view(
             box[d], steps[d] = loops[e], factor // strides[d]
         else:
             start[d] = binary("+", start[d], binary("*", e, factor // strides[d]))
-    start = [ranges.simplify(binary("+", x, n)) for x, n in zip(start, fixed, strict=True)]
-    start = _carried(start, view, ranges) if way[0] and len(view) > 1 else start
+    start = [copy.wide.simplify(binary("+", x, n)) for x, n in zip(start, fixed, strict=True)]
+    start = _carried(start, view, copy.wide) if way[0] and len(view) > 1 else start
     one_each = [d for _, d in sorted(order)] == sorted({d for _, d in order}) and len(order) == len(loops)
     if not one_each or min(steps) < 1 or steps[-1] != 1 or any(loops.keys() & free_vars(x) for x in start):
         return None
-    moved = {d: binary("*", list(loops)[n], steps[d]) for n, d in order}
+    moved = {d: binary("*", list(loops)[n], steps[d]) for n, d in order} | dict(enumerate(rows))
     at = [binary("+", x, moved.get(d, 0)) for d, x in enumerate(start)]
     bounds = [compare(">=", x, 0) for x in at] + [compare("<", x, n) for x, n in zip(at, view, strict=True)]
-    wanted = [c for e in bounds for c in conjuncts(ranges.simplify(e)) if not (isinstance(c, Const) and c.value)]
-    alike = all(any(_means(x, y, ranges) for y in given) for x in wanted)
-    alike = alike and all(set() < free_vars(y) <= around or any(_means(x, y, ranges) for x in wanted) for y in given)
-    return Box(buffer, view, tuple(start), tuple(box), tuple(steps)) if alike else None
+    wanted, ranges = asked(bounds, copy.ranges), copy.ranges
+    alike = all(any(_means(x, y, ranges) for y in copy.given) for x in wanted)
+    unasked = [y for y in copy.given if not set() < free_vars(y) <= around]
+    alike = alike and all(any(_means(x, y, ranges) for x in wanted) for y in unasked)
+    return Box(copy.buffer, view, tuple(start), tuple(box), tuple(steps)) if alike else None
 
 
 def _shared_out(n: int, strides: Sequence[int], up: Sequence[int]) -> list[int]:
@@ -156,6 +207,6 @@ def _means(x: Expr, y: Expr, ranges: Simplifier) -> bool:
 
 
 def negative(e: Compare) -> Expr:
-    """What is negative where a comparison of integers holds."""
+    """What is negative where a comparison of integers in order holds."""
     a, b = (e.a, e.b) if e.op in ("<", "<=") else (e.b, e.a)
     return binary("-", binary("-", a, b), int(e.op in ("<=", ">=")))

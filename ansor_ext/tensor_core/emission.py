@@ -27,7 +27,8 @@ def tensor_map(box: Box, buffers: Sequence[Buffer]) -> TensorMap:
     """What the copy engine is told of the array of a box."""
     nbytes = box.extents[-1] * BYTES[box.buffer.dtype]
     swizzle, dtype = nbytes if nbytes > CHUNK_BYTES else 0, TFLOAT32 if box.nearest else box.buffer.dtype
-    return TensorMap(buffers.index(box.buffer), dtype, box.view, box.extents, box.steps, swizzle)
+    margins = () if box.pixels is None else box.pixels.margins(box.view[1:3], box.steps[1:3])
+    return TensorMap(buffers.index(box.buffer), dtype, box.view, box.extents, box.steps, swizzle, margins)
 
 
 class CudaTensorCores(TensorCores):

@@ -77,8 +77,17 @@ def _around(x: Instruction) -> str:
 
 def _function(name: str, operands: Sequence[Operand]) -> str:
     """The call of a function of the emulator's that is named as an instruction."""
-    given = [x.text if isinstance(x, Address) else str(x).removeprefix("_|") for x in operands if x != "_"]
+    given = [_text(x) for x in operands if x != "_"]
     return f"emu_{re.sub(r'[^a-z0-9]+', '_', name)}({', '.join(['__LINE__', *given])});"
+
+
+def _text(x: Operand) -> str:
+    match x:
+        case Address(text=text):
+            return text
+        case Vector(items=items):
+            return f"{{{', '.join(items)}}}"
+    return x.removeprefix("_|")
 
 
 def _multiply_tile(name: str, d: tuple[str, ...], a: list[str] | str, tile: str, options: Sequence[Operand]) -> str:

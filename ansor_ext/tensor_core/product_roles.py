@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from math import prod
 
 from ansor.core.target.target import ELEMENTS, Target
-from te_lite.bounds.reads import Read
-from te_lite.expr.expr import Call, Const, Load, Reduce, same
+from te_lite.bounds.reads import Affine, Read
+from te_lite.expr.expr import Call, Const, Expr, Load, Reduce, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
 from te_lite.schedule.state import INLINED, State
@@ -35,6 +35,7 @@ from ..axes.derive import axes_in_order, plain_read
 from .float_parts import by_parts, has_parts
 from .mma import GROUP_ROW_BYTES, MMA, ROW_BYTES, Mma
 from .mma_meaning import product
+from .pixel_boxes import MOST_STEP
 
 FEWEST_ROWS = 5
 """Of an axis that is rows where neither order of the factors fills a tile; most of it is empty then, and still fast."""
@@ -100,8 +101,7 @@ def _suits_ring(state: State, roles: Roles, extents: Sequence[int], space: int) 
     multiples of 16 bytes, along the terms, or, of two bytes, in whole lines along the other side; in two turns and
     more."""
     line = terms_of_groups(roles.op)
-    turns = prod(extents[space:]) // extents[roles.k] * ceildiv(extents[roles.k], line)
-    if turns < 2 or (roles.b.last == roles.b.side and extents[roles.n] < line):
+    if _turns(roles, extents, space) < 2 or (roles.b.last == roles.b.side and extents[roles.n] < line):
         return False
     nbytes, factors = roles.op.element.nbytes, (roles.a, roles.b)
     rows = [state.stages[f.stage].op.output().shape[-1] * nbytes for f in factors]
@@ -137,6 +137,45 @@ def _roles(
         return None
     found = [(axis, line) for of, line in ((sides.rows, m), (sides.columns, n)) for axis in of if extents[axis] > 1]
     return Roles(op, m, n, terms, a, b, *max([x for x in found if x[0] != x[1]], default=(None, m)))
+
+
+def turns_of(state: State, k: int, roles: Roles) -> int:
+    """The iterations of groups of warps over the sums of stage `k`."""
+    op = state.stages[k].op
+    return _turns(roles, extents_of(op), len(op.axis))
+
+
+def _turns(roles: Roles, extents: Sequence[int], space: int) -> int:
+    lines: int = ceildiv(extents[roles.k], terms_of_groups(roles.op))
+    return prod(extents[space:]) // extents[roles.k] * lines
+
+
+def are_windows(state: State, k: int, stage: int, run: tuple[int, int]) -> bool:
+    """Whether stage `k` reads windows of the images in `stage`, NHWC, along the axes of a `run`, which begin inside of
+    their image: what the copy engine counts through (`pixel_boxes.py`)."""
+    read, own = dict(factors_read(state, k) or ())[stage], range(run[0], run[0] + run[1])
+    extents, space = extents_of(state.stages[k].op), len(state.stages[k].op.axis)
+    image = next((x.tensor.shape for b in _bodies(state, stage) for x in walk(b) if isinstance(x, Load)), None)
+    shape, order = image or state.stages[stage].op.output().shape, []
+    if len(read.forms) != 4 or len(shape) != 4:
+        return False
+    for d, (form, size) in enumerate(zip(read.forms, shape, strict=True)):
+        if not isinstance(form, Affine) or not isinstance(size, int):
+            return False
+        counted = [(axis, step) for axis, step in form.terms if axis in own]
+        order += [axis for axis, _ in counted]
+        most = (1, MOST_STEP, MOST_STEP, 0)[d]
+        near = all(0 < step <= most and (extents[axis] - 1) * step < size for axis, step in counted)
+        others = [axis for axis, _ in form.terms if axis not in own and extents[axis] > 1]
+        alone = len(counted) < 2 and (d == 3 or all(axis >= space for axis in others))
+        if not near or not alone:
+            return False
+    return order == list(own)
+
+
+def _bodies(state: State, stage: int) -> Sequence[Expr]:
+    inlined = state.stages[stage].where == INLINED
+    return state.stages[stage].compute.body if inlined else ()
 
 
 def is_stored(state: State, k: int) -> bool:

@@ -7,10 +7,11 @@
                                                              the product before that is through: its tile is empty
 
 This is how a pipeline is written whose tiles are copied by one thread, as boxes of an array (`copy_boxes.py`).  A tile
-has two barriers (`mbarrier`) in shared memory.  `full` counts the bytes that arrive, `empty` the groups that are
-through with it; each opens once every S iterations, in phase t / S, of which a waiting thread names the parity.  A
-product goes on while the next one begins, so a tile is released an iteration later.  If a block computes several parts
-of the result in a loop, t goes on from one to the next, and tiles of the next part arrive during the epilogue.
+has two barriers (`mbarrier`) in shared memory.  `full` counts the bytes that arrive, `empty` the warps that are through
+with it: each warp of a group waits for its own part of a product, and may be ahead of the others.  A barrier opens once
+every S iterations, in phase t / S, of which a waiting thread names the parity.  A product goes on while the next one
+begins, so a tile is released an iteration later.  If a block computes several parts of the result in a loop, t goes on
+from one to the next, and tiles of the next part arrive during the epilogue.
 
 What is copied before the loop must be what iterations would copy; a kernel of another form is refused.  Floats are
 rounded to the nearest TF32 number on their way where the product reads them so (`mma_meaning.py`).
@@ -46,18 +47,9 @@ from te_lite.loops.stmt import (
 from .box_store import Group, in_boxes
 from .instructions import RingCall, WarpMultiply, numbered
 from .mma import WARPS
-from .ring_fetches import (
-    Fetch,
-    begin_of,
-    boxes_of,
-    bytes_of,
-    fetch_at,
-    fetch_of,
-    in_tile,
-    refuse,
-    require_turns,
-    tiles_of,
-)
+from .pixel_boxes import PixelBoxes
+from .ring_fetches import begin_of, boxes_of, bytes_of, fetch_at, in_tile, require_turns, tiles_of
+from .tile_copies import Copies, Fetch, blocks_of, refuse
 
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
 """Sums of a thread with which two groups need more registers than a third part; what the thread that fetches, and
@@ -144,20 +136,21 @@ def _pipe(nest: KernelNest, ranges: Simplifier) -> Pipe:
     (at,) = [k for k, s in enumerate(work) if isinstance(s, WarpMultiply)]
     product = work[at]
     assert isinstance(fetch, If) and isinstance(product, WarpMultiply)
-    within = nest.ranges()
-    stmts = list(flattened(fetch.then, []))
-    left = loop.extent - tiles_of(stmts) if stmts else 0
-    if left >= 0:  # of iterations that fetch, conditions of copies hold that are not written
-        within.bind(loop.var, 0, left)
-    fetches = tuple([fetch_of(nest, s, within) for s in stmts])
+    narrow, wide = nest.ranges(), nest.ranges()
+    left = loop.extent - (ahead := tiles_of(stmts := list(flattened(fetch.then, []))) - 1)
+    if stmts and left > 0:  # of iterations that fetch, conditions of copies hold that are not written
+        narrow.bind(loop.var, 0, left - 1)
+        wide.bind(loop.var, -ahead, loop.extent - 1)
+    copies_of = Copies(nest, wide, PixelBoxes(blocks_of(nest, part)))
+    fetches = tuple([copies_of.fetch(s, narrow) for s in stmts])
     tiles = {f.tile for f in fetches}
     before, last = parts[: places[0]], tuple(parts[places[0] + 1 :])
     copies = [s for s in before if stored_in(s) and stored_in(s) <= tiles]
     clear = tuple([s for s in before if s not in copies and not isinstance(s, Barrier)])
     own = tuple(work[:at]), product, tuple(work[at + 1 :])
     found = Pipe(tuple(held), part, clear, loop, fetches, *own, last)
-    views = {f.tile: f.box.view for f in fetches}
-    _check(found, fetch, [fetch_of(nest, s, ranges, views[next(iter(stored_in(s)))]) for s in copies], ranges)
+    like = {f.tile: f.box for f in fetches}
+    _check(found, fetch, [copies_of.fetch(s, ranges, like[next(iter(stored_in(s)))]) for s in copies], ranges)
     return found
 
 
@@ -237,7 +230,7 @@ class _Ring:
         ]
         produces = compare(">=", self.warp, self.warps)
         ended = [] if boxes is None else [group.once(RingCall("boxes_read", (), 0))]
-        opened = RingCall("ring_open", (BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(group.count)))
+        opened = RingCall("ring_open", (BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(self.warps)))
         body = seq(opened, If(produces, roles[0]), If(compare("<", self.warp, self.warps), seq(roles[1], *ended)))
         held = [*pipe.held, barriers, *([boxes] if boxes is not None else [])]
         loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=self.warps + WARPS)}
@@ -292,17 +285,20 @@ class _Ring:
         one = logical_and(compare("==", self.nest.loops["threadIdx.x"].var, 0), compare("==", self.warp, self.warps))
         return If(one, replace(loop, body=body))
 
+    def _release(self, barriers: Buffer, further: int = 0) -> Stmt:
+        """A warp waits for its own part of a product only, so each releases the tile of an iteration."""
+        return self.group.each_warp(RingCall("ring_release", (self._barrier(barriers, self._turn(further), True),)))
+
     def _consumed(self, barriers: Buffer, last: Stmt) -> Stmt:
         loop, pipe = self.pipe.loop, self.pipe
         loads = [map_exprs(s, self._in_tiles) for s in pipe.loads]
         product = map_exprs(replace(pipe.product, goes_on=not pipe.added), self._in_tiles)
-        before = self.group.once(RingCall("ring_release", (self._barrier(barriers, self._turn(1), True),)))
-        end = {loop.var: as_expr(loop.extent - 1)}
-        through = self.group.once(RingCall("ring_release", (self._barrier(barriers, self._turn(), True),)))
+        before, through = self._release(barriers, 1), self._release(barriers)
         if pipe.added:  # all threads of a group have their rows, and the product is waited for at once
             meet = RingCall("group_meets", (self.group.number,))
             body = seq(self._await(barriers, False), *loads, meet, product, through, *pipe.added)
             return seq(*pipe.clear, replace(loop, body=body), last)
+        end = {loop.var: as_expr(loop.extent - 1)}
         through = map_exprs(through, lambda e: self.ranges.simplify(substitute(e, end)))
         body = seq(self._await(barriers, False), product, If(compare(">", loop.var, 0), before))
         return seq(*pipe.clear, replace(loop, body=body), through, last)

@@ -7,38 +7,19 @@ boxes, or are not of the tiles that iterations read, is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from codegen_cuda.program.cuda_program import KernelNest
-from codegen_cuda.program.errors import EmitError
-from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import conjuncts, free_vars, substitute
-from te_lite.loops.perfect_nest import iteration
-from te_lite.loops.stmt import Buffer, For, If, Stmt, Store, stored_in
+from te_lite.expr.visit import free_vars, substitute
+from te_lite.loops.stmt import Buffer, For, If, Stmt, stored_in
 
-from ..pipeline.async_copy import moved
-from ..pipeline.staged_copies import enclosing
-from .copy_boxes import MOST_BOX, UNIT, Box, box_of, can_be_told
 from .instructions import RingCall
-from .layouts import boxed
 from .mma import GROUP_ROW_BYTES
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """A box of an array that is copied to a tile of `tile`, from `first` on."""
-
-    tile: Buffer
-    first: Expr
-    box: Box
-
-
-def refuse(holds: bool, law: str, **values: object) -> None:
-    require(holds, EmitError, "copy engine", law, **values)
+from .pixel_boxes import told
+from .tile_copies import Fetch, refuse, size_of
 
 
 def tiles_of(copies: Sequence[Stmt]) -> int:
@@ -88,57 +69,23 @@ def fetch_at(f: Fetch, env: dict[Var, Expr], ranges: Simplifier) -> Fetch:
     return replace(f, first=ranges.simplify(substitute(f.first, env)), box=replace(f.box, start=start))
 
 
-def fetch_of(nest: KernelNest, s: Stmt, ranges: Simplifier, view: tuple[int, ...] | None = None) -> Fetch:
-    """What a copy fetches of an array, in a `view` if one is given.
-
-    Raises EmitError where it is no box, or none that lies as tensor cores read it.
-    """
-    around, store = enclosing(s)
-    nest_of_copy = [x for x in around if isinstance(x, For)]
-    loops = {x.var: x.extent for x in nest_of_copy}
-    asked = [c for x in around if isinstance(x, If) for c in conjuncts(x.cond)]
-    found = moved(store.value) if isinstance(store, Store) else None
-    refuse(found is not None, "a tile must be copied from global memory by loops over its axes")
-    assert isinstance(store, Store) and found is not None
-    load, cond = found
-    one = [compare("==", x.var, 0) for tag, x in nest.loops.items() if tag.startswith("threadIdx") and x.extent > 1]
-    alone = all(any(same(c, x) for x in asked) for c in one) and len(asked) == len(one)
-    refuse(alone, "one thread must copy a tile, all of it", conditions=asked)
-    box = box_of(load.buffer, load.index, [] if cond is None else [cond], loops, ranges, view=view)
-    refuse(box is not None, "a tile must be a box of an array, with zeros beyond its edge", index=load.index)
-    assert box is not None
-    first = ranges.simplify(substitute(store.index, dict.fromkeys(loops, as_expr(0))))
-    columns, nbytes, tile = box.extents[-1], BYTES[store.buffer.dtype], store.buffer
-    line = min(columns, GROUP_ROW_BYTES // nbytes)
-    room = ceildiv(columns, line) * line
-    extents, at = (_size(tile) // room, room), iteration(nest_of_copy)
-    if room > columns:
-        at = binary("+", binary("*", binary("//", at, columns), room), binary("%", at, columns))
-    place = boxed(tile.name, at, extents, line, nbytes)
-    lies = same(ranges.simplify(binary("+", first, place)), ranges.simplify(store.index))
-    refuse(lies, "a tile must lie in swizzled lines of 128 bytes", index=store.index)
-    law = f"rows of an array must begin at multiples of {UNIT} bytes, boxes have {MOST_BOX} rows at most"
-    refuse(can_be_told(box), law, array=box.view, box=box.extents)
-    return Fetch(tile, first, box)
-
-
 def boxes_of(f: Fetch, full: BufferLoad, ranges: Simplifier, nearest: bool = False) -> Iterator[RingCall]:
     """A box for each line of the rows of a tile, which a barrier counts."""
     columns = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
     count = ceildiv(f.box.extents[-1], columns)
-    size = _size(f.tile) // count
-    box = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns), nearest=nearest)
+    size = size_of(f.tile) // count
+    box, name = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns), nearest=nearest), "box"
+    place: Sequence[Expr] = f.box.start[:-1]
+    further: Sequence[Expr] = ()
+    if f.box.pixels is not None:
+        box, place, further = told(replace(f.box, extents=box.extents, nearest=nearest), ranges)
+        name = "pixels"
     for k in range(count):
-        at = [*f.box.start[:-1], ranges.simplify(binary("+", f.box.start[-1], k * columns))]
+        at = [*place, ranges.simplify(binary("+", f.box.start[-1], k * columns))]
         to = BufferLoad(f.tile, ranges.simplify(binary("+", f.first, k * size)))
-        yield RingCall(f"box_fetch_{len(at)}d", (to, full, *at[::-1]), box=box)
+        yield RingCall(f"{name}_fetch_{len(at)}d", (to, full, *at[::-1], *further[::-1]), box=box)
 
 
 def bytes_of(tiles: Buffer) -> int:
     """Of one tile."""
-    return _size(tiles) * BYTES[tiles.dtype]
-
-
-def _size(tiles: Buffer) -> int:
-    """The elements of one tile."""
-    return tiles.size // tiles.shape[0] if tiles.pipelined else tiles.size
+    return size_of(tiles) * BYTES[tiles.dtype]

@@ -14,13 +14,13 @@ static __device__ __forceinline__ unsigned shared_address(const void *p) {
   return (unsigned)__cvta_generic_to_shared(p);
 }"""
 _OPEN = f"""\
-// A tile of a ring has two barriers: `full` counts bytes that arrive, `empty` the groups that are through with it.
-{_HEAD} ring_open(void *barriers, int tiles, int groups) {{
+// A tile of a ring has two barriers: `full` counts bytes that arrive, `empty` the warps that are through with it.
+{_HEAD} ring_open(void *barriers, int tiles, int warps) {{
   if (threadIdx.x + threadIdx.y == 0) {{
     const unsigned full = shared_address(barriers), empty = full + 8 * tiles;
     for (int tile = 0; tile < tiles; ++tile) {{
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * tile));
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * tile), "r"(groups));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * tile), "r"(warps));
     }}
     asm volatile("fence.mbarrier_init.release.cluster;");
   }}
@@ -77,11 +77,21 @@ def _box(axes: int, stores: bool) -> str:
 }}"""
 
 
+_PIXELS = f"""\
+// Pixels of windows: the first one of them all, and the place in each.
+{_HEAD} pixels_fetch_4d(const TensorMap &map, void *to, const void *barrier,
+                                           int c, int w, int h, int n, int x, int y) {{
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+               " [%0], [%1, {{%2, %3, %4, %5}}], [%6], {{%7, %8}};"
+               ::"r"(shared_address(to)), "l"(&map), "r"(c), "r"(w), "r"(h), "r"(n), "r"(shared_address(barrier)),
+               "h"((short)x), "h"((short)y) : "memory");
+}}"""
+
 FUNCTIONS = {
     "ring_open": _OPEN, "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
     "registers_less": _SHARE.format(name="registers_less", kind="dec"),
     "registers_more": _SHARE.format(name="registers_more", kind="inc"),
-    "group_meets": _MEET, "boxes_read": _READ,
+    "group_meets": _MEET, "boxes_read": _READ, "pixels_fetch_4d": _PIXELS,
     **{f"box_{'store' if stores else 'fetch'}_{axes}d": _box(axes, stores)
        for axes in range(1, MOST_AXES + 1) for stores in (False, True)},
 }  # fmt: skip

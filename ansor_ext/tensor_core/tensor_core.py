@@ -57,7 +57,7 @@ from ..split_reductions.split_reduction import is_part_of_split
 from .copied_factors import is_copied, with_copies
 from .float_parts import by_parts
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
-from .product_roles import Roles, roles_of, terms_of_groups
+from .product_roles import Roles, are_windows, roles_of, terms_of_groups, turns_of
 
 LINES, SHORT = (2, 4, 8), 64
 """Lines of a warp, where they are no longer than `SHORT`."""
@@ -86,10 +86,15 @@ class Kind:
     joined: bool = False
     ring: bool = False
 
+    @property
+    def better(self) -> Kind:
+        """What stands in for it where it can, as it was faster: a ring, and one of all pixels."""
+        return replace(self, ring=True, joined=self.joined or self.ring)
+
 
 KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True))
 RINGS = (Kind(True, ring=True), Kind(True, joined=True, ring=True))
-"""Those of one line a warp; with a ring, which stands in for `wgmma` without one where it can, as it was faster."""
+"""Those of one line a warp; with a ring."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +165,15 @@ def _is_mine(ctx: SketchContext, state: State, k: int) -> bool:
 def _derived(ctx: SketchContext, start: State, rules: tuple[SketchRule, ...], kinds: Sequence[Kind]) -> list[State]:
     found = derive(ctx, rules, start, len(start.stages) - 1)
     able = [(state, kind) for kind in KINDS + RINGS for state in found if _products(ctx, state, kind)]
-    best = [(state, kind) for state, kind in able if kind.ring or (state, replace(kind, ring=True)) not in able]
+    best = [(state, kind) for state, kind in able if kind.better == kind or (state, kind.better) not in able]
     whole = [(state, kind) for state, kind in best if kind in kinds]
     short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds != RINGS else ())]
-    return [_on_tensor_cores(ctx, state, n, kind) for state, kind in whole + short for n in _tiles(state, kind)]
+    return [
+        _on_tensor_cores(ctx, state, tiles, kind)
+        for state, kind in whole + short
+        for tiles in _tiles(state, kind)
+        if all(_roles(ctx, state, k, kind, tiles) is not None for k in _products(ctx, state, kind))
+    ]
 
 
 def _tiles(state: State, kind: Kind) -> tuple[int, ...]:
@@ -192,25 +202,41 @@ def _products(ctx: SketchContext, state: State, kind: Kind) -> list[int]:
     return [k for k in range(len(state.stages)) if _roles(ctx, state, k, kind) is not None]
 
 
-def _roles(ctx: SketchContext, state: State, k: int, kind: Kind) -> Roles | None:
-    """The roles in sketches of a kind; None where there are none.
+def _roles(ctx: SketchContext, state: State, k: int, kind: Kind, tiles: int = 0) -> Roles | None:
+    """The roles in sketches of a kind, with so many tiles in the pipeline or the fewest; None where there are none.
 
     Of several lines at a time each fills its tiles.  The iterations of groups of warps are of one length: parts of
-    split sums must be whole iterations.
+    split sums must be whole iterations.  A ring must go around twice where it fetches windows of several axes.
     """
-    run = joinable(state, k) if kind.joined else None
+    run = joinable(state, k, kind.ring) if kind.joined else None
     if kind.joined and run is None:
         return None
+    whole = state
     if run is not None:
         state = state if elementwise_reader(state, k) is not None else apply(state, CacheWrite(k, "local"))
         state = apply(state, JoinAxes(k, *run))
     roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1, kind.ring)
-    if roles is not None and kind.ring and (kind.joined or roles.a.reindexed) and not _are_rows(state, k, roles):
+    if (
+        roles is not None
+        and kind.ring
+        and not _are_fetched(whole, state, k, roles, run, tiles or min(_tiles(whole, kind)))
+    ):
         return None
     if roles is None or not kind.groups or not is_part_of_split(state, k):
         return roles
     extent = [it.extent for it in state.stages[k].iters][roles.k]
     return roles if isinstance(extent, int) and extent % terms_of_groups(roles.op) == 0 else None
+
+
+def _are_fetched(whole: State, state: State, k: int, roles: Roles, run: tuple[int, int] | None, tiles: int) -> bool:
+    """Whether the copy engine fetches the factors of stage `k` to a ring of so many tiles, of which the axes of a `run`
+    of the `whole` state are one: as rows in memory, or as windows, and twice around where these have several axes."""
+    if (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles):
+        return True
+    op = state.stages[k].op
+    several = len([n for n in extents_of(op)[len(op.axis) :] if n > 1]) > 1
+    early = several and turns_of(state, k, roles) < 2 * tiles
+    return run is not None and not early and not roles.b.reindexed and are_windows(whole, k, roles.a.stage, run)
 
 
 def _are_rows(state: State, k: int, roles: Roles) -> bool:
@@ -254,7 +280,7 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: Kind) -> Parts:
     """Stage `k` with its sums, fragments and shared tiles as stages of their own, as in sketches of the wanted kind."""
     kind, reader = _kind_of(ctx, s.state, k, wanted), elementwise_reader(s.state, k)
     assert kind is not None
-    roles, joined = _roles(ctx, s.state, k, kind), joinable(s.state, k) if kind.joined else None
+    roles, joined = _roles(ctx, s.state, k, kind), joinable(s.state, k, kind.ring) if kind.joined else None
     assert roles is not None
     result = s.state.stages[k].op.output()
     sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]
@@ -295,7 +321,7 @@ def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]
     (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
     blocks = [block_i, block_j]
     if made.ring:
-        blocks = _blocks_in_turn(s, root, block_i, block_j, extents_of(root.op)[roles.m])
+        blocks = _blocks_in_turn(s, root, block_i, block_j, extents_of(s[made.sums].op)[roles.m])
     root.reorder(*outer, *blocks, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
     block = root.fuse(*outer, *blocks)
     if made.ring:

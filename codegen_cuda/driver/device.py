@@ -66,6 +66,13 @@ def architecture(index: int = 0) -> str:
     return f"sm_{major}{minor}"
 
 
+ATTRIBUTES = (
+    "MULTIPROCESSOR_COUNT", "MAX_SHARED_MEMORY_PER_BLOCK", "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "MAX_REGISTERS_PER_BLOCK", "MAX_THREADS_PER_BLOCK", "WARP_SIZE", "L2_CACHE_SIZE", "CLOCK_RATE", "MEMORY_CLOCK_RATE",
+)  # fmt: skip
+"""Of a device, in the order of `DeviceNumbers`."""
+
+
 @dataclass(frozen=True)
 class DeviceNumbers:
     """What the driver says of a device: bytes of shared memory of a block (without and with asking for it), of L2 and
@@ -102,16 +109,8 @@ def device_numbers(index: int = 0) -> DeviceNumbers:
     """The numbers of device `index`; makes no context.  Raises DeviceError."""
     arch, cuda = architecture(index), driver()
     device = cuda.Device(index)
-
-    def read(name: str) -> int:
-        return int(device.get_attribute(getattr(cuda.device_attribute, name)))
-
-    return DeviceNumbers(
-        device.name(), arch, read("MULTIPROCESSOR_COUNT"), read("MAX_SHARED_MEMORY_PER_BLOCK"),
-        read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), read("MAX_REGISTERS_PER_BLOCK"), read("MAX_THREADS_PER_BLOCK"),
-        read("WARP_SIZE"), read("L2_CACHE_SIZE"), read("CLOCK_RATE"), read("MEMORY_CLOCK_RATE"),
-        int(device.total_memory()),
-    )  # fmt: skip
+    numbers = [int(device.get_attribute(getattr(cuda.device_attribute, name))) for name in ATTRIBUTES]
+    return DeviceNumbers(device.name(), arch, *[*numbers, int(device.total_memory())])
 
 
 @dataclass(frozen=True)

@@ -93,14 +93,15 @@ def _map_lines(name: str, kernels: Sequence[CudaKernel]) -> list[str]:
     lines = [
         "/* A kernel takes its tensor maps before its pointers, in the order below: values of 128 bytes, made at",
         "   multiples of 64 by cuTensorMapEncodeTiled(map, type, rank, pointer of its argument, extents, strides, box,",
-        "   steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0).  Launch it with",
+        "   steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, 0); one with corners",
+        "   by cuTensorMapEncodeIm2col, with corners + 2, corners, box[0], box[3] for the box.  Launch it with",
         "   kernelParams: the buffer of CU_LAUNCH_PARAM_BUFFER_POINTER is not put where such a kernel reads. */",
         "#include <stdint.h>", "",
         f"#define {name.upper()}_MAPS {len(maps)}", "",
         f"struct {name}_map {{",
         "  unsigned kernel, argument, type, rank;",
         "  uint64_t extents[5], strides[4];",
-        "  uint32_t box[5], steps[5], swizzle;",
+        "  uint32_t box[5], steps[5], swizzle, numbers;", "  int corners[4];",
         "};", "",
         f"static const struct {name}_map {name}_maps[] = {{", *[f"  {{{', '.join(row)}}}," for row in parts], "};", "",
     ]  # fmt: skip

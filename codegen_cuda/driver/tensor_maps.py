@@ -21,30 +21,34 @@ from ..program.errors import DeviceError
 Numbers = tuple[int, ...]
 
 
-def map_numbers(m: TensorMap) -> tuple[int, int, Numbers, Numbers, Numbers, Numbers, int]:
+def map_numbers(m: TensorMap) -> tuple[int, int, Numbers, Numbers, Numbers, Numbers, int, int, Numbers]:
     """What `cuTensorMapEncodeTiled` takes besides the address, innermost axes first.
 
     They are the numbers of the dtype and of the axes; the extents, the bytes from element to element along all axes but
-    the innermost one, the box, and the steps; the number of the swizzle.
+    the innermost one, the box, and the steps; the number of the swizzle.  Of windows, for `cuTensorMapEncodeIm2col`,
+    4 follows, and the upper and the lower corner; of others 0, and nothing.
     """
-    extents = m.extents[::-1]
-    strides = tuple([MAP_BYTES[m.dtype] * n for n in accumulate(extents[:-1], mul)])
-    return MAP_TYPES[m.dtype], len(extents), extents, strides, m.box[::-1], m.steps[::-1], SWIZZLES[m.swizzle]
+    sizes, box, steps, margins = [x[::-1] for x in (m.extents, m.box, m.steps, m.margins)]
+    strides = tuple([MAP_BYTES[m.dtype] * n for n in accumulate(sizes[:-1], mul)])
+    end = SWIZZLES[m.swizzle], len(margins), tuple([-n for n in margins])
+    return MAP_TYPES[m.dtype], len(sizes), sizes, strides, box, steps, *end
 
 
 def encode_map(
     address: int, dtype: int, rank: int, extents: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...],
-    steps: tuple[int, ...], swizzle: int,
+    steps: tuple[int, ...], swizzle: int, numbers: int, corners: tuple[int, ...],
 ) -> bytes:  # fmt: skip
     """A map of the array at an address; it fetches lines of 128 bytes into L2, and zeros from outside of the array."""
     room = ctypes.create_string_buffer(192)
     place = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)
-    code = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
+    windows = [(ctypes.c_int * 2)(*corners[2:]), (ctypes.c_int * 2)(*corners[:2]), box[0], box[-1]]
+    call, sizes = ("Im2col", windows) if numbers else ("Tiled", [(ctypes.c_uint32 * 5)(*box)])
+    code = getattr(ctypes.CDLL("libcuda.so.1"), f"cuTensorMapEncode{call}")(
         place, dtype, rank, ctypes.c_void_p(address), (ctypes.c_uint64 * 5)(*extents), (ctypes.c_uint64 * 4)(*strides),
-        (ctypes.c_uint32 * 5)(*box), (ctypes.c_uint32 * 5)(*steps), 0, swizzle, 2, 0,
+        *sizes, (ctypes.c_uint32 * 5)(*steps), 0, swizzle, 2, 0,
     )  # fmt: skip
     if code:
-        raise RuntimeError(f"cuTensorMapEncodeTiled: error {code}")
+        raise RuntimeError(f"cuTensorMapEncode{call}: error {code}")
     return ctypes.string_at(place, 128)
 
 

@@ -15,6 +15,8 @@ struct TensorMap {  // as emulated_maps.py writes it, in place of a CUtensorMap
   uint64_t stride[4];  // in bytes, of all axes but the innermost one
   uint16_t box[5];
   uint8_t step[5], rounds;  // 1: floats to TF32
+  uint8_t far[2], near[2];  // before the last pixel of an image the last window begins, and the first before the first
+  uint8_t windows;          // 1: of windows, as many as the box is long along the outermost axis (im2col)
 };
 inline const uint32_t MAGIC = 0x50414d54;
 inline const size_t MAP_BYTES = 128;
@@ -49,6 +51,14 @@ inline void check_map(const TensorMap &m, size_t argument) {
     end += (m.extent[k] - 1) * m.stride[k - 1];
   }
   law(end <= buffers[m.buffer].bytes, "it must not reach beyond its array");
+  for (int k = 0; m.windows && k < m.rank; ++k) {
+    law(m.rank == 4, "of windows its rank must be 4");
+    const bool outer = k == 0 || k == m.rank - 1;
+    law(outer ? m.step[k] == 1 : m.box[k] == 1, "windows are counted along the inner axes, and one by one elsewhere");
+    if (outer) continue;
+    law(m.near[k - 1] <= 128 && m.far[k - 1] <= 128, "windows must begin at most 128 before an edge of an image");
+    law(m.far[k - 1] < m.extent[k] + m.near[k - 1], "there must be a window");
+  }
 }
 
 // A part of a copy: so many bytes in a row of both memories; `from` or `to` is 0 outside of the tensor.
@@ -74,15 +84,24 @@ inline uintptr_t swizzled(uintptr_t a, unsigned swizzle) {
   return shared_start + (place ^ bits << 4);
 }
 
+// The part of a line of a box that is inside of the tensor, cut at multiples of 16 bytes of the box.
+inline void add_line(std::vector<Piece> &pieces, const TensorMap &m, int start, uintptr_t global, uintptr_t place) {
+  const int64_t first = std::max(start, 0), last = std::min<int64_t>((int64_t)start + m.box[0], m.extent[0]);
+  for (int64_t x = first * m.bytes; x < last * m.bytes;) {
+    const int64_t in_box = x - (int64_t)start * m.bytes;
+    const int64_t size = std::min<int64_t>(16 - in_box % 16, last * m.bytes - x);
+    pieces.push_back({global + (uintptr_t)x, swizzled(place + (uintptr_t)in_box, m.swizzle), (size_t)size});
+    x += size;
+  }
+}
+
 inline std::vector<Piece> pieces_of(const TensorMap &m, const int *at, uintptr_t shared) {
   std::vector<Piece> pieces;
-  const uintptr_t start = buffers[m.buffer].start + m.offset;
-  const int64_t first = std::max(at[0], 0), last = std::min<int64_t>((int64_t)at[0] + m.box[0], m.extent[0]);
   unsigned rows = 1;
   for (int k = 1; k < m.rank; ++k) rows *= count_of(m, k);
   for (unsigned row = 0; row < rows; ++row) {
-    bool inside = first < last;
-    uintptr_t global = start;
+    bool inside = true;
+    uintptr_t global = buffers[m.buffer].start + m.offset;
     unsigned rest = row;
     for (int k = 1; k < m.rank; ++k) {
       const int64_t x = (int64_t)at[k] + (int64_t)(rest % count_of(m, k)) * m.step[k];
@@ -90,21 +109,44 @@ inline std::vector<Piece> pieces_of(const TensorMap &m, const int *at, uintptr_t
       inside &= x >= 0 && x < m.extent[k];
       global += (uintptr_t)(x * (int64_t)m.stride[k - 1]);
     }
-    if (!inside) continue;
-    const uintptr_t place = shared + ((size_t)row * m.box[0]) * m.bytes;
-    for (int64_t x = first * m.bytes; x < last * m.bytes;) {  // cut at multiples of 16 bytes of the box
-      const int64_t in_box = x - (int64_t)at[0] * m.bytes;
-      const int64_t size = std::min<int64_t>(16 - in_box % 16, last * m.bytes - x);
-      pieces.push_back({global + (uintptr_t)x, swizzled(place + (uintptr_t)in_box, m.swizzle), (size_t)size});
-      x += size;
-    }
+    if (inside) add_line(pieces, m, at[0], global, shared + (size_t)row * m.box[0] * m.bytes);
   }
   return pieces;
 }
 
-inline const TensorMap &map_at(const void *map, int rank, int line) {
+// Pixels of windows, of which `at` is the first one: through a line of them, an image, and all images; `further` is
+// the place in each window.
+inline std::vector<Piece> pixels_of(const TensorMap &m, const int *at, const int *further, uintptr_t shared, int line) {
+  std::vector<Piece> pieces;
+  std::vector<int64_t> x(at, at + m.rank);
+  for (int k = 1; k + 1 < m.rank; ++k) {
+    const int64_t first = -(int64_t)m.near[k - 1], last = (int64_t)m.extent[k] - 1 - m.far[k - 1];
+    if (x[k] < first || x[k] > last || (x[k] - first) % m.step[k])
+      wrong("copy", line, "copies windows from %d on along axis %d, where none begins", at[k], m.rank - 1 - k);
+    if (further[k - 1] < 0 || further[k - 1] > 255)
+      wrong("copy", line, "copies the place %d in windows, which must be 0 to 255", further[k - 1]);
+  }
+  for (unsigned row = 0; row < m.box[m.rank - 1]; ++row) {
+    bool inside = true;
+    uintptr_t global = buffers[m.buffer].start + m.offset;
+    for (int k = 1; k < m.rank; ++k) {
+      const int64_t place = x[k] + (k + 1 < m.rank ? further[k - 1] : 0);
+      inside &= place >= 0 && place < m.extent[k];
+      global += (uintptr_t)(place * (int64_t)m.stride[k - 1]);
+    }
+    if (inside) add_line(pieces, m, at[0], global, shared + (size_t)row * m.box[0] * m.bytes);
+    int k = 1;
+    for (x[1] += m.step[1]; k + 1 < m.rank && x[k] > (int64_t)m.extent[k] - 1 - m.far[k - 1]; ++k)
+      x[k] = -(int64_t)m.near[k - 1], x[k + 1] += m.step[k + 1];
+  }
+  return pieces;
+}
+
+inline const TensorMap &map_at(const void *map, int rank, int line, bool windows = false) {
   const TensorMap &m = *(const TensorMap *)map;
   if (m.magic != MAGIC) wrong("copy", line, "copies by a tensor map that is none");
+  if (m.windows != windows) wrong("copy", line, "copies %s by a map of %s", windows ? "windows" : "a box",
+                                  windows ? "boxes" : "windows");
   if (m.rank != rank) wrong("copy", line, "copies a box of rank %d by a map of rank %d", rank, m.rank);
   return m;
 }
@@ -245,6 +287,11 @@ extern "C" {
 void emu_box_load(int line, const void *map, const int *at, int rank, void *to, void *barrier) {
   const TensorMap &m = map_at(map, rank, line);
   load(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER, m.rounds), barrier, 128);
+}
+void emu_pixels_load(int line, const void *map, const int *at, int rank, void *to, void *barrier, const int *further) {
+  const TensorMap &m = map_at(map, rank, line, true);
+  const std::vector<Piece> pieces = pixels_of(m, at, further, (uintptr_t)to, line);
+  load(line, transfer(pieces, (uintptr_t)to, box_bytes(m), CALLER, m.rounds), barrier, 128);
 }
 void emu_box_multicast(int line, const void *map, const int *at, int rank, void *to, void *barrier, unsigned mask) {
   const TensorMap &m = map_at(map, rank, line);

@@ -19,6 +19,7 @@ void emu_fence_proxy();
 void emu_meet_at(int line, unsigned id, unsigned count, int waits);
 void emu_registers(int line, int count);
 void emu_box_load(int line, const void *map, const int *at, int rank, void *to, void *barrier);
+void emu_pixels_load(int line, const void *map, const int *at, int rank, void *to, void *barrier, const int *further);
 void emu_box_multicast(int line, const void *map, const int *at, int rank, void *to, void *barrier, unsigned mask);
 void emu_box_store(int line, const void *map, const int *at, int rank, void *from);
 void emu_row_load(int line, void *to, const void *from, unsigned bytes, void *barrier);
@@ -83,6 +84,12 @@ template <class M, class P, int rank, class... Hint>
 __forceinline__ void emu_cp_async_bulk_tensor_shared_global_mbarrier_complete_tx_bytes(
     int line, P to, M map, const int (&at)[rank], P barrier, Hint...) {
   emu_box_load(line, (const void *)map, at, rank, emu_shared(to), emu_shared(barrier));
+}
+template <class M, class P, int rank, int spatial, class... Hint>
+__forceinline__ void emu_cp_async_bulk_tensor_shared_global_im2col_mbarrier_complete_tx_bytes(
+    int line, P to, M map, const int (&at)[rank], P barrier, const int (&further)[spatial], Hint...) {
+  static_assert(spatial == rank - 2, "a place in a window has as many coordinates as an image");
+  emu_pixels_load(line, (const void *)map, at, rank, emu_shared(to), emu_shared(barrier), further);
 }
 template <class M, class P, int rank, class... Hint>
 __forceinline__ void emu_cp_async_bulk_tensor_shared_global_mbarrier_complete_tx_bytes_multicast_cluster(

@@ -120,7 +120,7 @@ void emu_product_wait(unsigned left, int line) {
   for (size_t i = 0; i < mine.size(); ++i)
     if (i == 0 || mine[i].sums != mine[i - 1].sums) hold(me, mine[i]);
   meet_group(line);
-  if (in_parts) knowledge[me].plain[TENSOR + me / GROUP_THREADS] = ++now, ++versions[me];
+  if (in_parts) knowledge[me].plain[TENSOR + (me >> 5)] = ++now, ++versions[me];
 }
 
 void __tsan_init() {}

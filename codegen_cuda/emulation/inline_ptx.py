@@ -86,9 +86,7 @@ def _instruction(text: str, values: list[str]) -> Instruction:
 def _operand(text: str, values: list[str]) -> Operand:
     if text.startswith("{"):
         return Vector(tuple([_filled(x.strip(), values) for x in text.strip("{}").split(",")]))
-    if text.startswith("["):
-        return Address(_filled(text.strip("[]"), values))
-    return _filled(text, values)
+    return Address(_filled(text.strip("[]"), values)) if text.startswith("[") else _filled(text, values)
 
 
 def _filled(text: str, values: list[str]) -> str:

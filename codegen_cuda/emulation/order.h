@@ -3,7 +3,7 @@
 //
 // Time grows with every barrier.  `epoch` began when all threads of the block met last; what was done before it is
 // known to all.  Within an epoch a thread knows what another one did before a time that it was told where they met (a
-// vector clock); the copy engine is told of by barrier, tensor cores by group of warps.  `fenced` is what is known of
+// vector clock); the copy engine is told of by barrier, tensor cores by warp.  `fenced` is what is known of
 // through a proxy fence: of writes by instructions of threads, the copy engine and tensor cores see no more than that.
 #pragma once
 #include <algorithm>
@@ -15,8 +15,8 @@ inline uint32_t now, launch_start, block_start, epoch;  // times
 inline unsigned threads;                                // that run together
 inline uint16_t warp_time[32];
 
-enum { GROUP_THREADS = 128, GROUPS = 8, MOST_BARRIERS = 256 };
-enum { TENSOR = 1024, ENGINES = TENSOR + GROUPS, AGENTS = ENGINES + MOST_BARRIERS };  // after the threads
+enum { GROUP_THREADS = 128, MOST_WARPS = 32, MOST_BARRIERS = 256 };
+enum { TENSOR = 1024, ENGINES = TENSOR + MOST_WARPS, AGENTS = ENGINES + MOST_BARRIERS };  // after the threads
 
 // ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, COPIED + the number of an mbarrier, and
 enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK, ATOMIC, IN_FLIGHT, TENSOR_CORES, BARRIER, COPIED = 3000 };
@@ -102,13 +102,13 @@ inline bool ordered(uint16_t id, uint32_t time, uint16_t then, uint16_t t) {
 
 // ---------------------------------------------------------------- readers of a place in shared memory
 
-// The last read by threads of a warp; `lane` is 32 where several were not ordered.  Those by tensor cores of groups
-// stand behind those of warps: a place has as many as the block has warps and groups.
+// The last read by threads of a warp; `lane` is 32 where several were not ordered.  Those by tensor cores for a warp
+// stand behind those of warps: a warp waits for its own part of a product, and knows nothing of the others.
 struct LastRead { uint32_t time, lane; };
-enum { MOST_READERS = 32 + GROUPS };
+enum { MOST_READERS = 2 * MOST_WARPS };
 
 inline unsigned warps() { return (threads + 31) / 32; }
-inline unsigned readers() { return warps() + (threads + GROUP_THREADS - 1) / GROUP_THREADS; }
+inline unsigned readers() { return 2 * warps(); }
 
 inline bool known(const LastRead &read, unsigned reader, unsigned t) {
   if (read.time < epoch) return true;
@@ -121,7 +121,7 @@ inline bool known(const LastRead &read, unsigned reader, unsigned t) {
 
 inline void note(LastRead *reads, unsigned t) {
   if (judged[t]) {
-    reads[warps() + t / GROUP_THREADS] = {now, 0};
+    reads[warps() + (t >> 5)] = {now, 0};
     return;
   }
   LastRead &mine = reads[t >> 5];

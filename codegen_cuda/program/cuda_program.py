@@ -63,6 +63,10 @@ class TensorMap:
     rest is in the order of its axes, outermost first: its `extents` as it is addressed, row-major and contiguous, maybe
     otherwise than its shape; those of a `box`, at most 256, of which each `steps`th element is copied, at most 8.  The
     lines of a box in shared memory are swizzled over so many bytes, 32, 64 or 128, or 0: not at all.
+
+    With `margins` it is of windows (im2col), which are counted through lines and images, as many at a time as the box
+    has along the outermost axis: so far before the first pixel of an image the first window begins along each of the
+    two inner axes, then so far before the last pixel the last one, at most 128.
     """
 
     argument: int
@@ -71,6 +75,7 @@ class TensorMap:
     box: tuple[int, ...]
     steps: tuple[int, ...]
     swizzle: int = 128
+    margins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from .cuda_program import MAP_TYPES, SWIZZLES, CudaProgram, TensorMap
 
 NEEDED = "arguments", "scratch_bytes", "kernels"
 OF_KERNEL = "name", "grid", "block", "arguments", "dynamic_bytes"
-OF_MAP = "argument", "dtype", "extents", "box", "steps", "swizzle"
+OF_MAP = "argument", "dtype", "extents", "box", "steps", "swizzle", "margins"
 
 
 def program_facts(program: CudaProgram) -> dict[str, Any]:
@@ -63,13 +63,14 @@ def maps_of(facts: Mapping[str, Any]) -> tuple[TensorMap, ...]:
 
 
 def _map(data: Any) -> TensorMap:
-    facts = record(data, OF_MAP, "tensor map")
-    extents, box, steps = [sizes(facts[name], name) for name in ("extents", "box", "steps")]
+    facts = {"margins": (), **record(data, OF_MAP[:-1], "tensor map")}
+    extents, box, steps, margins = [sizes(facts[name], name) for name in ("extents", "box", "steps", "margins")]
     argument, swizzle = [size(facts[name], name) for name in ("argument", "swizzle")]
-    found = TensorMap(argument, text(facts["dtype"], "dtype"), extents, box, steps, swizzle)
+    found = TensorMap(argument, text(facts["dtype"], "dtype"), extents, box, steps, swizzle, margins)
     even = 1 <= len(extents) == len(box) == len(steps) <= 5 and 0 < prod(extents) < 1 << 40
     sound = even and all(1 <= n <= 256 for n in box) and all(1 <= n <= 8 for n in steps) and swizzle in SWIZZLES
-    law = "it has 1 to 5 axes, boxes of 1 to 256 elements, steps of 1 to 8, a known dtype and swizzle"
+    law = "it has 1 to 5 axes, boxes of 1 to 256 elements, steps of 1 to 8, a known dtype and swizzle, small margins"
+    sound = sound and len(margins) in (0, 4 * (len(extents) == 4)) and all(n <= 128 for n in margins)
     require(sound and found.dtype in MAP_TYPES, GraphError, "tensor map", law, got=found)
     return found
 

@@ -44,9 +44,7 @@ def split_lane(e: Expr, lane: Var) -> tuple[int, Expr] | None:
 def vector_start(index: Expr, lane: Var, width: int) -> Expr | None:
     """The index in lane 0 when lanes are neighbours and lane 0 is at a multiple of `width`; else None."""
     split = split_lane(index, lane)
-    if split is None or split[0] != 1 or divisor(split[1]) % width:
-        return None
-    return split[1]
+    return None if split is None or split[0] != 1 or divisor(split[1]) % width else split[1]
 
 
 def around_xor(e: Call) -> Expr:

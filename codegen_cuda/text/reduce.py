@@ -43,9 +43,7 @@ class Group:
             return "one"
         if self.stride == 1 and self.extent <= WARP and WARP % self.extent == 0:
             return "warp"
-        if self.stride == 1 and self.extent % WARP == 0:
-            return "warps"
-        return "tree"
+        return "warps" if self.stride == 1 and self.extent % WARP == 0 else "tree"
 
     @property
     def slots(self) -> int:

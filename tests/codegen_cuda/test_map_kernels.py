@@ -38,7 +38,8 @@ FOUR = COPIES["four axes as two"]
 
 
 class FakeLibrary:
-    """`cuTensorMapEncodeTiled` that writes what it was given, in the order of its header, and counts its calls."""
+    """`cuTensorMapEncodeTiled`, and that of windows, write what they were given, in the order of their headers, and
+    count their calls."""
 
     def __init__(self, code: int = 0) -> None:
         self.code, self.calls = code, 0
@@ -51,10 +52,21 @@ class FakeLibrary:
         self, place: Any, dtype: int, rank: int, address: Any, extents: Any, strides: Any, box: Any, steps: Any,
         interleave: int, swizzle: int, promotion: int, fill: int,
     ) -> int:  # fmt: skip
-        self.calls += 1
-        assert place.value % 64 == 0 and (interleave, promotion, fill) == (0, 2, 0)
+        assert (interleave, promotion, fill) == (0, 2, 0)
         numbers = [address.value, dtype, rank, swizzle, *list(extents)[:rank], *list(strides)[: rank - 1]]
-        numbers += [*list(box)[:rank], *list(steps)[:rank]]
+        return self.keep(place, [*numbers, *list(box)[:rank], *list(steps)[:rank]])
+
+    def cuTensorMapEncodeIm2col(
+        self, place: Any, dtype: int, rank: int, address: Any, extents: Any, strides: Any, lower: Any, upper: Any,
+        channels: int, pixels: int, steps: Any, interleave: int, swizzle: int, promotion: int, fill: int,
+    ) -> int:  # fmt: skip
+        assert (interleave, promotion, fill) == (0, 2, 0)
+        numbers = [address.value, dtype, rank, swizzle, *list(extents)[:rank], *list(strides)[: rank - 1]]
+        return self.keep(place, [*numbers, *lower, *upper, channels, pixels, *list(steps)[:rank]])
+
+    def keep(self, place: Any, numbers: list[int]) -> int:
+        self.calls += 1
+        assert place.value % 64 == 0
         data = struct.pack(f"<{len(numbers)}H", *[n & 0xFFFF for n in numbers]).ljust(128, b"\xee")
         ctypes.memmove(place.value, data, 128)
         return self.code
@@ -86,6 +98,18 @@ def test_what_the_driver_is_told(library: Callable[..., FakeLibrary]) -> None:
     assert tensor_maps.encoded(one, 32) == written(32, 0, 1, 0, 48, 16, 1)
     rounded = TensorMap(0, TFLOAT32, (5, 64), (4, 32), (1, 1))
     assert tensor_maps.encoded(rounded, 64) == written(64, 11, 2, 3, 64, 5, 256, 32, 4, 1, 1)
+
+
+def test_what_the_driver_is_told_of_windows(library: Callable[..., FakeLibrary]) -> None:
+    """The corners as far from an image as they are, those of columns first; channels, and how many windows."""
+    library()
+    made = TensorMap(0, "float16", (3, 5, 7, 64), (128, 1, 1, 32), (1, 2, 3, 1), 64, (1, 2, 4, 3))
+    corners = [n & 0xFFFF for n in (-2, -1, -3, -4)]
+    want = written(64, 6, 4, 2, 64, 7, 5, 3, 128, 896, 4480, *corners, 32, 128, 1, 3, 2, 1)
+    assert tensor_maps.encoded(made, 64) == want
+    library(1)
+    with pytest.raises(DeviceError, match=r"cuTensorMapEncodeIm2col: error 1$"):
+        tensor_maps.encoded(made, 128)
 
 
 def test_a_map_of_an_address_is_made_once(library: Callable[..., FakeLibrary]) -> None:
@@ -333,7 +357,7 @@ def test_maps_of_one_axis_and_programs_without_maps(tmp_path: Path) -> None:
     assert 'kernel(*given, grid=grid, block=block, shared=facts["dynamic_bytes"])' in texts[1]
     row = TensorMap(2, "int32", (4,), (4,), (1,), 0)
     one = replace(program, kernels=(replace(program.kernels[0], maps=(row,)),))
-    assert "  {0, 2, 3, 1, {4}, {0}, {4}, {1}, 0},\n" in export.header(one, arguments(one), "sm_90")
+    assert "  {0, 2, 3, 1, {4}, {0}, {4}, {1}, 0, 0, {0}},\n" in export.header(one, arguments(one), "sm_90")
 
 
 def test_the_loader_makes_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from codegen_cuda.program.facts import facts_from_json, program_facts
 from te_lite.loops.stmt import Buffer, LoweredFunc, Stmt
 from tests.codegen_cuda.copy_kernels import COPIES, STRUCT
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
+from tests.nonempty import nonempty
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 PLAIN = COPIES["swizzled over 128 bytes"]
@@ -174,10 +175,22 @@ def test_kernels_without_maps_are_what_they_were() -> None:
 def test_facts_come_back() -> None:
     made = program_facts(FOUR.program())
     assert made["kernels"][0]["maps"] == [
-        {"argument": k, "dtype": "float16", "extents": [64, 32], "box": [16, 16], "steps": [1, 1], "swizzle": 32}
+        {
+            "argument": k,
+            "dtype": "float16",
+            "extents": [64, 32],
+            "box": [16, 16],
+            "steps": [1, 1],
+            "swizzle": 32,
+            "margins": [],
+        }
         for k in (0, 1)
     ]
     assert facts_from_json(json.loads(json.dumps(made))) == made
+    older = json.loads(json.dumps(made))
+    for m in nonempty(older["kernels"][0]["maps"]):
+        del m["margins"]
+    assert facts_from_json(older) == made
     made["kernels"][0]["maps"][0]["dtype"] = TFLOAT32
     assert facts_from_json(json.loads(json.dumps(made))) == made
 
@@ -207,6 +220,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a dtype that is none": {"dtype": 6},
     "a swizzle that no engine has": {"swizzle": 16},
     "a swizzle that is none": {"swizzle": None},
+    "margins of other axes": {"margins": [1, 1, 1, 1]},
+    "margins that are no integers": {"margins": [0.5]},
+    "large margins": {"extents": [2] * 4, "box": [1] * 4, "steps": [1] * 4, "margins": [1, 1, 1, 129]},
     "axes that are no list": {"extents": "64"},
     "axes that are no integers": {"box": [16.0, 16]},
 }

@@ -26,6 +26,7 @@ from tests.ansor_ext.tensor_core.test_emulated_copies import (  # noqa: E402
     kernel,
     unswizzled,
 )
+from tests.ansor_ext.tensor_core.test_emulated_windows import HEAD, WINDOWS, Windows  # noqa: E402
 
 STATIC = 1 << 15
 
@@ -35,14 +36,16 @@ def called(name: str, *args: Any) -> None:
     assert code == 0, f"{name}: error {code}"
 
 
-def map_of(box: Box, address: int) -> Any:
+def map_of(box: Box | Windows, address: int) -> Any:
     """A map, made by the driver."""
+    if isinstance(box, Windows):
+        return ctypes.create_string_buffer(encoded(box.map(), address))
     steps = box.steps or (1,) * len(box.shape)
     made = TensorMap(0, box.map_dtype, box.shape, box.box, steps, box.swizzle)
     return ctypes.create_string_buffer(encoded(made, address))
 
 
-def run(source: str, box: Box, array: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def run(source: str, box: Box | Windows, array: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The array and the bytes beside it, behind the kernel."""
     device, module, function = open_device(), ctypes.c_void_p(), ctypes.c_void_p()
     held, beside = device.put(array), device.put(other)
@@ -70,6 +73,15 @@ def test_a_box_is_loaded(name: str) -> None:
     _, out = run(source, box, array, np.zeros(box.nbytes, np.uint8))
     got = unswizzled(out, box.swizzle).view(box.dtype).reshape(box.counts)
     np.testing.assert_array_equal(got, box.want(array))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_are_loaded(name: str) -> None:
+    windows = WINDOWS[name]
+    array = windows.array()
+    _, out = run(kernel(HEAD, windows.body, STATIC), windows, array, np.zeros(windows.nbytes, np.uint8))
+    got = unswizzled(out, windows.swizzle).view(windows.dtype).reshape(windows.pixels, windows.channels)
+    np.testing.assert_array_equal(got, windows.want(array))
 
 
 @pytest.mark.parametrize("kind", ROUNDED)

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansor_ext.tensor_core.copy_boxes import Box, box_of, can_be_told
+from ansor_ext.tensor_core.copy_boxes import Box, Copy, box_of, can_be_told
 from te_lite.expr.expr import Expr, Var, as_expr, compare
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import substitute
@@ -81,7 +81,7 @@ def test_a_box_is_what_the_loops_copy(
     if simplified:
         index, inside = ranges.simplify(index), [ranges.simplify(c) for c in inside]
     buffer = Buffer("A", "float16", shape)
-    box = box_of(buffer, index, inside, loops, ranges)
+    box = box_of(Copy.of(buffer, index, inside, loops, ranges))
     if box is None:
         wide = any(max(m, k) >= n for m, k, n in zip(moves, steps, shape, strict=True))
         assert off or wide or sum(m > 0 for m in moves) > 1, "each term belongs to one axis only"
@@ -104,27 +104,27 @@ def test_boxes_of_networks_are_found() -> None:
     row, column = y + t // 3 - 1, x + t % 3 - 1
     index = row * (8 * 32) + column * 32 + c
     inside = [compare(">=", row, 0), compare("<", row, 8), compare(">=", column, 0), compare("<", column, 8)]
-    box = box_of(Buffer("X", "float16", (1, 8, 8, 32)), index, inside, loops, ranges)
+    box = box_of(Copy.of(Buffer("X", "float16", (1, 8, 8, 32)), index, inside, loops, ranges))
     assert box is not None and box.view == (8, 8, 32) and box.extents == (4, 8, 32)
     for d, want in nonempty(enumerate((t // 3 - 1, t % 3 - 1, as_expr(0)))):
         assert [value(box.start[d], {t: k}) for k in range(9)] == [value(want, {t: k}) for k in range(9)]
-    assert box_of(Buffer("X", "float16", (1, 8, 8, 32)), index, inside[1:], loops, ranges) is None
+    assert box_of(Copy.of(Buffer("X", "float16", (1, 8, 8, 32)), index, inside[1:], loops, ranges)) is None
 
 
 def test_what_is_no_box_is_none() -> None:
     i, j = Var("i"), Var("j")
     ranges, loops = Simplifier({i: (0, 3), j: (0, 7)}), {i: 4, j: 8}
     a = Buffer("A", "float16", (16, 16))
-    assert box_of(a, i * 16 + j, [], loops, ranges) is not None
-    assert box_of(a, i * 17 + j, [], loops, ranges) is None  # a diagonal
-    assert box_of(a, j * 16 + i, [], loops, ranges) is None  # turned
-    assert box_of(a, i * 16 + j * 2, [], loops, ranges) is None  # every second element of a line
-    assert box_of(a, i * 16 + j, [compare("<", j, 7)], loops, ranges) is None  # zeros inside of the array
+    assert box_of(Copy.of(a, i * 16 + j, [], loops, ranges)) is not None
+    assert box_of(Copy.of(a, i * 17 + j, [], loops, ranges)) is None  # a diagonal
+    assert box_of(Copy.of(a, j * 16 + i, [], loops, ranges)) is None  # turned
+    assert box_of(Copy.of(a, i * 16 + j * 2, [], loops, ranges)) is None  # every second element of a line
+    assert box_of(Copy.of(a, i * 16 + j, [compare("<", j, 7)], loops, ranges)) is None  # zeros inside of the array
 
 
 def test_every_second_row_is_a_box_that_the_engine_is_not_told_of() -> None:
     i, j = Var("i"), Var("j")
     ranges, loops, a = Simplifier({i: (0, 3), j: (0, 7)}), {i: 4, j: 8}, Buffer("A", "float16", (16, 16))
     for step, told in ((1, True), (2, False)):
-        box = box_of(a, i * (16 * step) + j, [], loops, ranges)
+        box = box_of(Copy.of(a, i * (16 * step) + j, [], loops, ranges))
         assert box is not None and box.steps == (step, 1) and can_be_told(box) == told

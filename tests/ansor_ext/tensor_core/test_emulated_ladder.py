@@ -33,7 +33,7 @@ ASK = "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra agai
 READ_WAIT = 'if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");\n'
 LAST_WAIT = 'if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");'
 FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
-RELEASE = "if (thread == 0 && step >= GOING_ON) arrive(empty + 8 * ((turn - GOING_ON) % STAGES));"
+RELEASE = "if (lane == 0 && step >= GOING_ON) arrive(empty + 8 * ((turn - GOING_ON) % STAGES));"
 FIRST = 'asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full));'
 BYTES = '"r"((int)STAGE)'
 IN_FLIGHT = "whose asynchronous copy was not waited for"
@@ -41,19 +41,23 @@ FAULTS = {
     "a consumer does not wait": ("await(full + 8 * s, turn / STAGES & 1);", "", IN_FLIGHT),
     "a wait is not repeated": (ASK, ASK.removeprefix("again: ").removesuffix(" @!p bra again;"), "once too often"),
     "the parity of a consumer": ("await(full + 8 * s, turn / STAGES & 1)", "await(full + 8 * s, 1)", IN_FLIGHT),
-    "the parity of the producer": ("(turn / STAGES & 1) ^ 1", "turn / STAGES & 1", "deadlock: .*2 of 2 arrivals"),
+    "the parity of the producer": ("(turn / STAGES & 1) ^ 1", "turn / STAGES & 1", "deadlock: .*8 of 8 arrivals"),
     "the producer does not wait": ("await(empty + 8 * s, (turn / STAGES & 1) ^ 1);", "", "once too often"),
     "tiles over the barriers": ("tiles = full + 1024", "tiles = full", "where a barrier is in use"),
     "too many bytes": (BYTES, '"r"((int)STAGE + 16)', "deadlock: .*byte 0 .*lacks 0 of 1 arrivals and 16 bytes"),
     "too few bytes": (BYTES, '"r"((int)STAGE - 8192)', "expects 40960 bytes, and 49152 are on their way"),
     "a box is not fetched": ("COLUMNS / 64; ++j)\n          fetch", "3; ++j)\n          fetch", "and 8192 bytes"),
-    "a group too few": ("[%0], 2;", "[%0], 3;", "deadlock: .*lacks 1 of 3 arrivals"),
-    "released while it is read": (RELEASE, "if (thread == 0) arrive(empty + 8 * (turn % STAGES));", IN_FLIGHT),
+    "a warp too few": ("[%0], 8;", "[%0], 9;", "deadlock: .*lacks 1 of 9 arrivals"),
+    "released while it is read": (RELEASE, "if (lane == 0) arrive(empty + 8 * (turn % STAGES));", IN_FLIGHT),
+    "released by one warp for its group": (
+        RELEASE, RELEASE.replace("lane == 0", "thread == 0").replace("arrive", "for (int w = 0; w < 4; ++w) arrive"),
+        "which tensor cores read without a barrier between",
+    ),
     "no wait for the last products": ('asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");', "", IN_FLIGHT),
     "barriers that no fence made known": ('asm volatile("fence.mbarrier_init.release.cluster;");', "", "without fence"),
     "barriers that others do not know": ("  __syncthreads();\n", "", "initialises without a barrier between"),
     "a barrier twice": ("s < STAGES; ++s) {\n", "s < STAGES; ++s) {\n" + FIRST, "barrier at byte 0 of .* again"),
-    "no barrier": ('asm volatile("mbarrier.init.shared::cta.b64 [%0], 2;" ::"r"(empty + 8 * s));', "",
+    "no barrier": ('asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" ::"r"(empty + 8 * s));', "",
                    "at byte 64 of .*, where none was initialised"),
     "a box without the proxy fence": (FENCE, "", "without fence.proxy.async"),
     "a box that is overwritten": (READ_WAIT, "", "writes it before wait_group.read"),

@@ -254,6 +254,10 @@ SPOILT = {
     "the parity of the phase before": ("((k_0 >> 2) & 1)", "(((k_0 >> 2) & 1) ^ 1)"),
     "bytes of one tile": (", 16384);", ", 8192);"),
     "a tile that nobody releases": ("ring_release(barriers + ((k_0 + 3) & 3) + 4);", ";"),
+    "a tile that one warp releases for all of its group": (
+        "ring_release(barriers + ((k_0 + 3) & 3) + 4);",
+        "for (int w = 0; w < 4 && threadIdx.y % 4 == 0; ++w) ring_release(barriers + ((k_0 + 3) & 3) + 4);",
+    ),
     "a tile that is released too early": ("wgmma_wait_for_last();\n", "\n"),
     "boxes that are not met for": ("group_meets((int)threadIdx.y >> 2);", ";"),
     "boxes that are filled again too early": ("boxes_read<1>();", ";"),
