@@ -9,6 +9,9 @@ import te_lite as te
 from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PROGRAMS, RINGS
 from tests.ansor_ext.tensor_core.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
 from tests.ansor_ext.tensor_core.test_ring import arrays_of
+from tests.ansor_ext.tensor_core.test_ring_convolutions import ON_A_DEVICE
+from tests.ansor_ext.tensor_core.test_ring_convolutions import assert_right as assert_right_convolution
+from tests.ansor_ext.tensor_core.test_ring_convolutions import drawn as drawn_convolution
 from tests.ansor_ext.tensor_core.test_ring_sketches import (
     CASES,
     HOSTILE,
@@ -61,6 +64,17 @@ def test_rings_of_copied_floats(name: str, draw: int) -> None:
     assert_right(name, rng, module)
     if name == HOSTILE:
         assert_as_exact_as_promised(module)
+
+
+@pytest.mark.parametrize("draw", range(3))
+@pytest.mark.parametrize("name", ON_A_DEVICE)
+def test_rings_of_convolutions(name: str, draw: int) -> None:
+    """Whose windows the copy engine counts, but for one whose warps are not kept together by boxes of results."""
+    if open_device().arch != "sm_90":
+        pytest.skip("these instructions are those of sm_90")
+    func, arrays, want = drawn_convolution(name, draw)
+    CudaModule(func, open_device().arch)(*arrays)
+    assert_right_convolution(arrays[-1], want, GUARD)
 
 
 @pytest.mark.parametrize("groups, k", [(False, 32), (False, 256), (False, 4096), (True, 64), (True, 4096)])

@@ -108,19 +108,42 @@ CASES = {
 }
 
 
+ON_A_DEVICE = CASES | {"channels as rows, of lines": Convolution((3, 28, 28, 128), (128, 3, 3), padding=(2, 2))}
+"""Also what takes a minute on the emulator: warps of a group that drifted apart were wrong where one released tiles."""
+
+
 def target_of(c: Convolution) -> Target:
     return TF32 if c.dtype == "float32" else TARGET
 
 
 @cache
 def tensors_of(name: str) -> list[Tensor]:
-    return CASES[name].tensors()
+    return ON_A_DEVICE[name].tensors()
 
 
 @cache
 def sketches_of(name: str) -> list[State]:
-    found = rings(tensors_of(name), target_of(CASES[name]))
+    found = rings(tensors_of(name), target_of(ON_A_DEVICE[name]))
     return [s for s in found if any(isinstance(step, RFactor) for step in s.steps) == ("split" in name)]
+
+
+def drawn(name: str, draw: int) -> tuple[te.LoweredFunc, list[np.ndarray], np.ndarray]:
+    """A program of a case, its arrays, and the exact result."""
+    c, rng, found = ON_A_DEVICE[name], np.random.default_rng(draw), sketches_of(name)
+    sketch, target, args = found[draw % len(found)], target_of(c), tensors_of(name)
+    points = table(products(sketch)[0], HARDWARE).points
+    space, point = space_of(sketch, target, HARDWARE), points[rng.integers(len(points))]
+    func = te.lower(concrete(home(space), row_of(space, point), target, HARDWARE), args)
+    shapes, kind = [[int(n) for n in t.shape] for t in args], np.dtype(getattr(ml_dtypes, c.dtype, c.dtype))
+    values = [rng.integers(-128, 128, s) if c.dtype == "int8" else rng.standard_normal(s) for s in shapes[:2]]
+    x, f = [v.astype(kind) for v in values]
+    return func, [x, f, np.full(shapes[2], 77, "int32" if c.dtype == "int8" else kind)], c.exact(x, f)
+
+
+def assert_right(out: np.ndarray, want: np.ndarray, more: float = 1.0) -> None:
+    """Rounded once, but for what sums in float32 are off, or so many times `more`."""
+    unit = UNITS[str(out.dtype)]
+    assert (np.abs(out.astype(np.float64) - want) <= unit * np.abs(want) + 1e-3 * more * (unit > 0)).all()
 
 
 @emulated
@@ -128,19 +151,11 @@ def sketches_of(name: str) -> list[State]:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.one_in(20)
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
-    c, rng, found = CASES[name], np.random.default_rng(draw), sketches_of(name)
-    sketch, target, args = found[draw % len(found)], target_of(c), tensors_of(name)
-    points = table(products(sketch)[0], HARDWARE).points
-    space, point = space_of(sketch, target, HARDWARE), points[rng.integers(len(points))]
-    made = emit(te.lower(concrete(home(space), row_of(space, point), target, HARDWARE), args))
+    func, arrays, want = drawn(name, draw)
+    made = emit(func)
     assert "pixels_fetch_4d" in made.source
-    shapes, kind = [[int(n) for n in t.shape] for t in args], np.dtype(getattr(ml_dtypes, c.dtype, c.dtype))
-    drawn = [rng.integers(-128, 128, s) if c.dtype == "int8" else rng.standard_normal(s) for s in shapes[:2]]
-    x, f = [v.astype(kind) for v in drawn]
-    out = np.full(shapes[2], 77, "int32" if c.dtype == "int8" else kind)
-    run_program(made, [x, f, out])
-    want, unit = c.exact(x, f), UNITS[str(out.dtype)]
-    assert (np.abs(out.astype(np.float64) - want) <= unit * np.abs(want) + 1e-3 * (unit > 0)).all()
+    run_program(made, arrays)
+    assert_right(arrays[-1], want)
     if HAVE_COMPILER:
         assert not [r for r in compile_source(made.source, "sm_90").resources if r.spill_stores]
 
