@@ -22,8 +22,7 @@ All numbers are those of the sketch (`Grain`): warps of a block, tiles of 16 que
 tiles of keys that there is room for.  Those are tried that fit the registers of a thread, by an estimate.
 
 On a Hopper there are sketches for groups of warps besides (`wgmma`), whose tiles the copy engine fetches: Q stays in
-shared memory, and a kernel has one warp more for each 4, in which products and softmax overlap
-(`tensor_core/chained_ring.py`).
+shared memory, and products and softmax overlap (`tensor_core/chained_ring.py`).
 """
 
 from __future__ import annotations

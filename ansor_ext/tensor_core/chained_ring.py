@@ -1,6 +1,6 @@
 """A ring of tiles for two products of which the first makes a factor of the second, as in attention.
 
-    for t: barrier; fetch tiles t + S - 1          a group of warps more, one thread of it:
+    for t: barrier; fetch tiles t + S - 1          a warp more, or a group of them, one thread of it:
            s = Q * K[t]                                for t: wait until K[t % S] is empty; fetch it; the same for V
            e, top, scale = ... s ...               the others:
            d = d * scale; p = ... e ...                s = Q * K[0]; e ...; p ...
@@ -139,7 +139,7 @@ class _ChainedRing:
         return turn if self.part is None else binary("+", binary("*", self.part.var, self.chain.loop.extent), turn)
 
     def nest_in_roles(self) -> KernelNest:
-        """The same kernel, with one group of warps more."""
+        """The same kernel, with a warp more, or a group of them."""
         chain, group = self.chain, self.group
         last, boxes = seq(*chain.last), None
         found = in_boxes(last, group, self.ranges)
