@@ -120,14 +120,14 @@ def _fetches(
     left = loop.extent - tiles_of(stmts) if stmts else 0
     if left >= 0:  # of iterations that fetch, conditions of copies hold that are not written
         within.bind(loop.var, 0, left)
-    within_loop, around = [Copies(nest, x, PixelBoxes({})) for x in (within, ranges)]
-    found = {f.tile: f for f in [within_loop.fetch(s, within) for s in stmts]}
-    wanted = [p.b.buffer for p in products]
-    refuse(set(found) == set(wanted) and len(found) == 2, "each product must read one tile that is fetched")
+    inside, around = [Copies(nest, x, PixelBoxes({})) for x in (within, ranges)]
+    found = {f.tile: f for f in [inside.fetch(s, within) for s in stmts]}
+    first, second = [p.b.buffer for p in products]
+    refuse(found.keys() == {first, second} and first is not second, "each product must read one tile that is fetched")
     copies = [s for s in front if stored_in(s) and stored_in(s) <= set(found)]
     before = [around.fetch(s, ranges, found[next(iter(stored_in(s)))].box) for s in copies]
     require_turns(loop, list(found.values()), fetch, before, [p.b for p in products], ranges)
-    return found[wanted[0]], found[wanted[1]]
+    return found[first], found[second]
 
 
 def _check(chain: Chain, ranges: Simplifier) -> None:

@@ -232,14 +232,9 @@ class _ChainedRing:
         """The first iteration, those behind it, and the last product."""
         chain, extent, first = self.chain, self.chain.loop.extent, as_expr(0)
         last = as_expr(extent - 1) if self.mask is None else self.ranges.simplify(self.mask.last_live(extent))
-        begun: list[Stmt] = [self._await_rows(False)]
-        begun += [self._await(0, first, False), self._product(chain.first, first)]
-        begun += [
-            GroupWait(chain.first),
-            self._release(0, first),
-            *self._at(chain.between, first),
-            *self._at(chain.moved, first),
-        ]
+        begun: list[Stmt] = [self._await_rows(False), self._await(0, first, False), self._product(chain.first, first)]
+        begun += [GroupWait(chain.first), self._release(0, first)]
+        begun += [*self._at(chain.between, first), *self._at(chain.moved, first)]
         rest = self._turns() if self.mask is None else self._masked_turns(self.mask)
         through = self.group.each_warp(RingCall("ring_release", (self._rows(True),)))
         end = [self._await(1, last, False), self._product(chain.second, last), GroupWait(chain.second)]

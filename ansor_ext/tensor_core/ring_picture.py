@@ -72,8 +72,12 @@ def ring_events(program: CudaProgram, args: Sequence[np.ndarray], block: int = 0
         finally:
             del os.environ["EMULATION_TRACE"]
         rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
-    mine = [row for row in rows if int(row[1]) == block]
-    require(bool(mine), EmulatorError, program.name, "a block must wait at barriers in shared memory", block=block)
+    return _events([row for row in rows if int(row[1]) == block], program.name, block)
+
+
+def _events(mine: Sequence[Sequence[str]], name: str, block: int) -> list[Event]:
+    """The events of a block, as it writes them."""
+    require(bool(mine), EmulatorError, name, "a block must wait at barriers in shared memory", block=block)
     start = min(int(row[3]) for row in mine)
     events = []
     for what, _, thread, at, phase, nbytes in mine:
@@ -112,10 +116,15 @@ def draw_ring(program: CudaProgram, args: Sequence[np.ndarray], block: int = 0) 
     parts += [text(PAD, top + row * k + 13, f"tile {k}") for k in range(tiles)]
     parts += [shape for span in spans for shape in _shapes(span, groups, top + row * span.tile)]
     bottom = top + row * tiles + LINE
-    for k, (kind, words) in enumerate(KINDS.items()):
-        parts += [rectangle(kind, PAD, bottom + LINE * k - 10, STEP, 12), text(PAD + 20, bottom + LINE * k, words)]
+    parts += _legend(bottom)
     width = max(LEFT + STEP * len(events) + PAD, 520)
     return picture(width, bottom + LINE * len(KINDS), f"the ring of block {block}", parts, STYLE)
+
+
+def _legend(y: float) -> Iterator[str]:
+    for k, (kind, words) in enumerate(KINDS.items()):
+        yield rectangle(kind, PAD, y + LINE * k - 10, STEP, 12)
+        yield text(PAD + 20, y + LINE * k, words)
 
 
 def _shapes(span: Span, groups: int, y: float) -> Iterator[str]:

@@ -124,14 +124,8 @@ def _scaled(e: Expr) -> tuple[Expr, float]:
 
 def _pair(loop: For, s: Store) -> Stmt | None:
     """Two neighbours that are rounded and stored; None for others."""
-    match s.value:
-        case Cast(dtype="float16" | "bfloat16", a=a):
-            value = a
-        case Call(func="if_then_else", args=(cond, Cast(dtype="float16" | "bfloat16", a=a), Const(value=0))):
-            value = select(cond, a, const(0, "float32"))
-        case _:
-            return None
-    if value.dtype != "float32" or not _is_local(value):
+    value = _rounded(s.value)
+    if value is None or value.dtype != "float32" or not _is_local(value):
         return None
     both = [substitute(value, {loop.var: as_expr(k)}) for k in range(WAYS)]
     if s.buffer.storage == "local":
@@ -139,6 +133,16 @@ def _pair(loop: For, s: Store) -> Stmt | None:
     two = Buffer("two", s.buffer.dtype, (WAYS,), "local")
     stored = replace(loop, body=replace(s, value=BufferLoad(two, loop.var)))
     return Alloc(two, seq(Rounded(BufferLoad(two, as_expr(0)), *both), stored))
+
+
+def _rounded(e: Expr) -> Expr | None:
+    """What a value rounds to 16 bits, maybe zero under a condition; None for another."""
+    match e:
+        case Cast(dtype="float16" | "bfloat16", a=a):
+            return a
+        case Call(func="if_then_else", args=(cond, Cast(dtype="float16" | "bfloat16", a=a), Const(value=0))):
+            return select(cond, a, const(0, "float32"))
+    return None
 
 
 def with_inverses(stmts: Sequence[Stmt]) -> tuple[list[Stmt], list[Stmt], list[Buffer]]:
@@ -153,12 +157,14 @@ def with_inverses(stmts: Sequence[Stmt]) -> tuple[list[Stmt], list[Stmt], list[B
         return None
 
     out = [map_exprs(s, lambda e: transform(e, times)) for s in stmts]
-    made: list[Stmt] = []
-    for buffer, inverse in found.items():
-        at = Var("row")
-        value = binary("/", const(1, buffer.dtype), BufferLoad(buffer, at))
-        made.append(For(at, buffer.size, ForKind.UNROLLED, Store(inverse, at, value)))
-    return made, out, list(found.values())
+    return [_inverted(buffer, inverse) for buffer, inverse in found.items()], out, list(found.values())
+
+
+def _inverted(buffer: Buffer, inverse: Buffer) -> Stmt:
+    """The inverses of all that a buffer holds."""
+    at = Var("row")
+    value = binary("/", const(1, buffer.dtype), BufferLoad(buffer, at))
+    return For(at, buffer.size, ForKind.UNROLLED, Store(inverse, at, value))
 
 
 def _is_local(e: Expr) -> bool:
