@@ -16,6 +16,7 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     argmax MxN                          the position in each row, int32
     global_avg_pool NxCxHxW             NCHW
     attention BxHxTxD                   softmax(Q K^T / sqrt(D)) V of H heads and T tokens, each [B, H, T, D]
+    causal_attention BxHxTxD            the same, where a token sees itself and those before it
 
 Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (of floats, ours in two TF32 parts,
 PyTorch's in float32), ` fp16` or ` bf16` (halves, summed up in float32) or, `linear` and `dense`, in ` int8` (bytes,
@@ -46,7 +47,7 @@ from ansor.core.errors import TaskError
 from ansor.core.target.target import PRECISIONS, STRICT
 from benchmarks import workloads as benchmarks
 from benchmarks.operator_limits import Limit, limits_of
-from te_lite import ComputeDAG, Tensor, placeholder, topi
+from te_lite import ComputeDAG, Tensor, compute, const, if_then_else, placeholder, topi
 from te_lite.errors import require
 from te_lite.topi import nn
 
@@ -232,21 +233,42 @@ def _torch_layer_norm(torch: Any, m: int, n: int) -> Library:
     return Library(lambda data, gamma, beta: norm(data, (n,), gamma, beta))
 
 
-def _attention(b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
-    return _typed_attention("float32", b, h, t, d)
+def _attention(causal: bool) -> Callable[..., Sequence[Tensor]]:
+    typed = _typed_attention(causal)
+    return lambda *shape: typed("float32", *shape)
 
 
-def _typed_attention(dtype: str, b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
+def _typed_attention(causal: bool) -> Callable[..., Sequence[Tensor]]:
     """Of halves: scores, softmax and sums in float32, shares and results rounded to halves."""
-    q, k, v = [placeholder((b * h, t, d), name=name, dtype=dtype) for name in "QKV"]
-    scores = nn.batch_matmul(q, k, out_dtype="float32")
-    shares = topi.cast(nn.softmax(topi.multiply(scores, d**-0.5)), dtype)
-    return [q, k, v, topi.cast(nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), dtype)]
+
+    def tensors(dtype: str, b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
+        q, k, v = [placeholder((b * h, t, d), name=name, dtype=dtype) for name in "QKV"]
+        scores = topi.multiply(nn.batch_matmul(q, k, out_dtype="float32"), d**-0.5)
+        if causal:
+            seen = scores
+            scores = compute(
+                seen.shape, lambda n, i, j: if_then_else(j <= i, seen[n, i, j], const(-np.inf, "float32")), name="seen"
+            )
+        shares = topi.cast(nn.softmax(scores), dtype)
+        return [q, k, v, topi.cast(nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), dtype)]
+
+    return tensors
 
 
-def _torch_attention(torch: Any, b: int, h: int, t: int, d: int) -> Library:
-    attention = torch.nn.functional.scaled_dot_product_attention
-    return Library(attention, lambda *heads: [x.unflatten(0, (b, h)) for x in heads], lambda x: x.flatten(0, 1))
+def _torch_attention(causal: bool) -> Callable[..., Library]:
+    """The backend of PyTorch that is fastest where it can: cuDNN's first, which PyTorch itself tries late."""
+
+    def library(torch: Any, b: int, h: int, t: int, d: int) -> Library:
+        one, kinds = torch.nn.functional.scaled_dot_product_attention, torch.nn.attention.SDPBackend
+        order = [kinds.CUDNN_ATTENTION, kinds.FLASH_ATTENTION, kinds.EFFICIENT_ATTENTION, kinds.MATH]
+
+        def attention(q: Any, k: Any, v: Any) -> Any:
+            with torch.nn.attention.sdpa_kernel(order, set_priority=True):
+                return one(q, k, v, is_causal=causal)
+
+        return Library(attention, lambda *heads: [x.unflatten(0, (b, h)) for x in heads], lambda x: x.flatten(0, 1))
+
+    return library
 
 
 def _of_data(f: Callable[[Tensor], Tensor]) -> Callable[..., Sequence[Tensor]]:
@@ -279,7 +301,8 @@ OPERATORS: Mapping[str, Operator] = {
     "row_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 1)), lambda torch, *_: Library(lambda x: x.sum(1))),
     "column_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 0)), lambda torch, *_: Library(lambda x: x.sum(0))),
     "argmax": Operator("NxN", _of_data(lambda x: topi.argmax(x, 1)), lambda torch, *_: Library(lambda x: x.argmax(1))),
-    "attention": Operator("NxNxNxN", _attention, _torch_attention, _typed_attention),
+    "attention": Operator("NxNxNxN", _attention(False), _torch_attention(False), _typed_attention(False)),
+    "causal_attention": Operator("NxNxNxN", _attention(True), _torch_attention(True), _typed_attention(True)),
     "global_avg_pool": Operator(
         "NxNxNxN", _of_data(lambda x: nn.global_pool(x, "avg")),
         lambda torch, *_: Library(lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1)),
