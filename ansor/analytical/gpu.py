@@ -125,8 +125,8 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     resident = smaller(_resident(threads, shared, registers, machine), here)
     room = larger(machine.l1 - shared * resident, 0)
     through = [_fetched_bytes(nest, room) for nest in nests]
-    fetched = sum([own for own, _ in through])
     found = [pair for pair in zip(nests, through, strict=True) if pair[0].scope not in fragments.apart]
+    fetched = sum([own for nest, (own, _) in zip(nests, through, strict=True) if nest.scope not in fragments.apart[1:]])
     bodies = [_body(nest, nests, machine, misses) for nest, (_, misses) in found]
     most = smaller(MAX_REGISTERS, machine.registers // larger(threads, 1))
     spilled = np.where(np.greater(registers, most), 1, 0)

@@ -38,6 +38,8 @@ class CudaTensorCores(TensorCores):
         self.grouped = multiplies_in_groups(body)
         if self.grouped:
             self.alignment, self.fence = TILE_BYTES, FENCE
+        blocks = [s.number for s in stmts_of(body) if isinstance(s, RingCall) and s.function == "cluster_release"]
+        self.cluster = f"__cluster_dims__(1, {blocks[0]}, 1) " if blocks else ""
 
     def nest(self, nest: KernelNest) -> KernelNest:
         """A kernel of groups of warps in the form that it is written in.

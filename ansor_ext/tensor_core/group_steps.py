@@ -31,8 +31,6 @@ from .tf32_splitting import by_tiles_of_parts, in_parts
 
 TILE_BYTES = 8 * GROUP_ROW_BYTES
 """After which a swizzled layout repeats: tiles begin at a multiple of it."""
-PAIR = MatrixLoad(4)
-"""What loads the fragments of two tiles of B."""
 MOST_COLUMNS = 256
 
 
@@ -162,12 +160,13 @@ class Steps:
         covered, boxes = set[int](), _Boxes()
         for s in self._loads(b):
             loops, load = perfect_nest(s)
-            fits = isinstance(load, WarpLoad) and load.form == replace(PAIR, transposed=across)
-            self._require(fits, "fragments of B must be loaded by ldmatrix, two tiles at a time, all alike")
+            forms = [MatrixLoad(n * self.op.registers("b"), across) for n in (1, 2)]
+            fits = isinstance(load, WarpLoad) and load.form in forms
+            self._require(fits, "fragments of B must be loaded by ldmatrix, one tile or two at a time, all alike")
             assert isinstance(load, WarpLoad)
             for env in iterations(loops, self.ranges):
                 pair = self._number(substitute(load.to.index, env)) // self.op.b.values
-                covered |= {pair, pair + 1}
+                covered |= set(range(pair, pair + load.form.count // self.op.registers("b")))
                 for step, of_all in enumerate(steps):
                     at = self._simple(substitute(load.row.index, {**env, **self._env(of_all)}))
                     first = self._first(at, load.form, step, pair, load.row.buffer)
@@ -270,7 +269,8 @@ class Steps:
         rows = 8 * self.op.registers("b")
         load = replace(form, count=self.op.registers("b"))
         term, column = load.place(self.op.b, self.op.element.nbytes, binary("%", lane, rows))
-        column = binary("+", column, binary("*", binary("+", binary("//", lane, rows), pair), self.op.n))
+        beside = binary("%", binary("//", lane, rows), form.count // load.count)
+        column = binary("+", column, binary("*", binary("+", beside, pair), self.op.n))
         term = binary("+", term, step * self.op.k)
         outer, inner = (term, column) if form.transposed else (column, term)
         return self._simple(binary("+", binary("*", outer, self.line), binary("%", inner, self.line)))

@@ -87,8 +87,8 @@ def by_matrices(factor: Factor, op: Mma) -> bool:
     return factor.last == factor.terms or (factor.last == factor.side and op.element.nbytes == 2)
 
 
-def loaded(part: StageHandle, factor: Factor, op: Mma, operand: str) -> None:
-    """Fragments of a factor, by `ldmatrix` (two tiles of B at a time) or each lane its values."""
+def loaded(part: StageHandle, factor: Factor, op: Mma, operand: str, tiles: int = 2) -> None:
+    """Fragments of a factor, by `ldmatrix` (so many tiles of B at a time) or each lane its values."""
     fragment = op.fragment(operand)
     rows, columns = sides(part, factor, operand)
     if not by_matrices(factor, op):
@@ -96,7 +96,7 @@ def loaded(part: StageHandle, factor: Factor, op: Mma, operand: str) -> None:
         return
     outer = [loop for loop in part.leaf_iter_vars if loop not in (rows, columns)]
     tile_i, i = part.split(rows, fragment.rows)
-    tile_j, j = part.split(columns, fragment.columns * (2 if operand == "b" else 1))
+    tile_j, j = part.split(columns, fragment.columns * (tiles if operand == "b" else 1))
     part.reorder(*outer, tile_i, tile_j, i, j)
     part.tensorize(i)
 

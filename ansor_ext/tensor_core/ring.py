@@ -6,15 +6,17 @@
            d += A[t % S] * B[t % S]                   for t: wait until tile t % S is full; d += A * B
                                                              the product before that is through: its tile is empty
 
-This is how a pipeline is written whose tiles are copied by one thread, as boxes of an array (`copy_boxes.py`).  A tile
-has two barriers (`mbarrier`) in shared memory.  `full` counts the bytes that arrive, `empty` the warps that are through
-with it: each warp of a group waits for its own part of a product, and may be ahead of the others.  A barrier opens once
-every S iterations, in phase t / S, of which a waiting thread names the parity.  A product goes on while the next one
-begins, so a tile is released an iteration later.  If a block computes several parts of the result in a loop, t goes on
-from one to the next, and tiles of the next part arrive during the epilogue.
-
-What is copied before the loop must be what iterations would copy; a kernel of another form is refused.  Floats are
+This is how a pipeline is written whose tiles are copied by one thread, as boxes of an array; other kernels are refused
+(`ring_parts.py`).  A tile has two barriers (`mbarrier`) in shared memory.  `full` counts the bytes that arrive, `empty`
+the warps that are through with it: each warp of a group waits for its own part of a product, and may be ahead of the
+others.  A barrier opens once every S iterations, in phase t / S, of which a waiting thread names the parity.  A product
+goes on while the next one begins, so a tile is released an iteration later.  If a block computes several parts of the
+result in a loop, t goes on from one to the next, and tiles of the next part arrive during the epilogue.  Floats are
 rounded to the nearest TF32 number on their way where the product reads them so (`mma_meaning.py`).
+
+Two or four blocks along blockIdx.y are a cluster of the hardware if a tile is the same for all of them: each fetches
+its share of the rows into the shared memory of all, so the tile comes from L2 once.  It is empty when the warps of all
+blocks are through with it, and all run the same iterations, with results to store or without.
 """
 
 from __future__ import annotations
@@ -22,79 +24,56 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
-from codegen_cuda.program.cuda_program import KernelNest, loads_in
+from codegen_cuda.program.cuda_program import KernelNest
 from te_lite.bounds.loop_scope import BLOCKS
-from te_lite.expr.expr import BufferLoad, Compare, Const, Expr, Var, as_expr, binary, compare, logical_and, same
-from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import conjuncts, free_vars, substitute, transform
-from te_lite.loops.stmt import (
-    Barrier,
-    Buffer,
-    For,
-    If,
-    Stmt,
-    Store,
-    allocated,
-    bodies,
-    flattened,
-    map_exprs,
-    seq,
-    stmts_of,
-    stored_in,
+from te_lite.expr.dtype import BYTES
+from te_lite.expr.expr import (
+    BufferLoad,
+    Compare,
+    Const,
+    Expr,
+    Var,
+    as_expr,
+    binary,
+    compare,
+    logical_and,
+    logical_not,
+    logical_or,
+    same,
+    select,
 )
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import free_vars, substitute, transform
+from te_lite.loops.stmt import Buffer, For, If, Stmt, Store, allocated, map_exprs, seq, stmts_of
 
 from .box_store import Group, in_boxes
-from .instructions import RingCall, WarpMultiply, numbered
-from .mma import WARPS
-from .pixel_boxes import PixelBoxes
-from .ring_fetches import begin_of, boxes_of, bytes_of, fetch_at, in_tile, require_turns, tiles_of
-from .tile_copies import Copies, Fetch, blocks_of, refuse
+from .copy_boxes import Box
+from .instructions import BoxStore, RingCall, numbered
+from .mma import GROUP_ROW_BYTES, WARPS
+from .ring_fetches import boxes_of, bytes_of, fetch_at, in_tile
+from .ring_parts import Pipe, guards_of, pipe_of
+from .tile_copies import Fetch, size_of
 
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
 """Sums of a thread with which two groups need more registers than a third part; what the thread that fetches, and
 those that multiply, get then."""
-
-
-@dataclass(frozen=True)
-class Pipe:
-    """The parts of a kernel: `clear` its sums; iterations `loop` of `fetches` and a `product`; `last` stores results.
-
-    Of floats in parts `loads` are those of A, and `added` adds sums of an iteration to all others.  `part` is the loop
-    over parts of the result, if there is one.
-    """
-
-    held: tuple[Buffer, ...]
-    part: For | None
-    clear: tuple[Stmt, ...]
-    loop: For
-    fetches: tuple[Fetch, ...]
-    loads: tuple[Stmt, ...]
-    product: WarpMultiply
-    added: tuple[Stmt, ...]
-    last: tuple[Stmt, ...]
-
-    @property
-    def sums(self) -> int:
-        """Of a thread, those of an iteration too."""
-        return self.product.d.buffer.size * self.product.op.element.parts
-
-    @property
-    def tiles(self) -> int:
-        return self.fetches[0].tile.shape[0]
+CLUSTER, BLOCKS_OF_CLUSTER, EIGHT = "blockIdx.y", (2, 4), 8
+"""Where blocks are a cluster, and how many; rows after which a swizzle repeats."""
 
 
 def in_ring(nest: KernelNest) -> KernelNest:
     """A kernel with a producer and consumers of its tiles.  Raises EmitError for one that has another form."""
     nest = _with_work(nest)
     ranges = nest.ranges()
-    return _Ring(nest, ranges, _pipe(nest, ranges)).nest_in_roles()
+    return _Ring(nest, ranges, pipe_of(nest, ranges)).nest_in_roles()
 
 
 def _with_work(nest: KernelNest) -> KernelNest:
     """The kernel without blocks beyond the last one that stores anything, where there is one part of the result."""
     loops = dict(nest.loops)
-    for c in _guards(nest.body, frozenset(loop.var for tag, loop in loops.items() if tag in BLOCKS)):
+    for c in guards_of(nest.body, frozenset(loop.var for tag, loop in loops.items() if tag in BLOCKS)):
         for tag, loop in nest.loops.items():
             match c:
                 case Compare(op="<", a=Var() as a, b=Const(value=value)) if a is loop.var:
@@ -102,79 +81,16 @@ def _with_work(nest: KernelNest) -> KernelNest:
     return KernelNest(loops, nest.body)
 
 
-def _guards(s: Stmt, around: frozenset[Var]) -> list[Expr]:
-    """The conditions on variables `around` under which all stores to global memory stand."""
-    each = list(_conditions(s))
-    first = [c for c in (each[0] if each else ()) if free_vars(c) <= around]
-    return [c for c in first if all(any(same(c, x) for x in conds) for conds in each)]
+def _is_for_all(f: Fetch, cluster: For) -> bool:
+    """Whether all blocks of a cluster need a box, of which each can fetch its share of the rows."""
+    rows, depends = prod(f.box.extents[:-1]), any(cluster.var in free_vars(x) for x in f.box.start)
+    alike = rows % (cluster.extent * EIGHT) == 0 and f.box.extents[_rows_axis(f.box)] % cluster.extent == 0
+    return f.box.pixels is None and alike and not depends
 
 
-def _conditions(s: Stmt, above: tuple[Expr, ...] = ()) -> Iterator[tuple[Expr, ...]]:
-    """The conditions around each store to global memory."""
-    if isinstance(s, Store) and s.buffer.storage == "global":
-        yield above
-    if isinstance(s, If):
-        above = (*above, *conjuncts(s.cond))
-    for b in bodies(s):
-        yield from _conditions(b, above)
-
-
-# --------------------------------------------------------------------------------------------------------- parts
-
-
-def _pipe(nest: KernelNest, ranges: Simplifier) -> Pipe:
-    held: list[Buffer] = []
-    parts = list(flattened(nest.body, held))
-    part = parts[0] if len(parts) == 1 and isinstance(parts[0], For) else None
-    if isinstance(part, For):
-        parts = list(flattened(part.body, held))
-    places = [k for k, s in enumerate(parts) if _is_pipeline(s)]
-    refuse(len(places) == 1, "a kernel must have one loop over pipelined tiles that groups of warps multiply")
-    loop = parts[places[0]]
-    assert isinstance(loop, For)
-    _, fetch, *work = flattened(loop.body, held)
-    (at,) = [k for k, s in enumerate(work) if isinstance(s, WarpMultiply)]
-    product = work[at]
-    assert isinstance(fetch, If) and isinstance(product, WarpMultiply)
-    narrow, wide = nest.ranges(), nest.ranges()
-    left = loop.extent - (ahead := tiles_of(stmts := list(flattened(fetch.then, []))) - 1)
-    if stmts and left > 0:  # of iterations that fetch, conditions of copies hold that are not written
-        narrow.bind(loop.var, 0, left - 1)
-        wide.bind(loop.var, -ahead, loop.extent - 1)
-    copies_of = Copies(nest, wide, PixelBoxes(blocks_of(nest, part)))
-    fetches = tuple([copies_of.fetch(s, narrow) for s in stmts])
-    tiles = {f.tile for f in fetches}
-    before, last = parts[: places[0]], tuple(parts[places[0] + 1 :])
-    copies = [s for s in before if stored_in(s) and stored_in(s) <= tiles]
-    clear = tuple([s for s in before if s not in copies and not isinstance(s, Barrier)])
-    own = tuple(work[:at]), product, tuple(work[at + 1 :])
-    found = Pipe(tuple(held), part, clear, loop, fetches, *own, last)
-    like = {f.tile: f.box for f in fetches}
-    _check(found, fetch, [copies_of.fetch(s, ranges, like[next(iter(stored_in(s)))]) for s in copies], ranges)
-    return found
-
-
-def _is_pipeline(s: Stmt) -> bool:
-    match list(flattened(s.body, [])) if isinstance(s, For) else []:
-        case [Barrier(publishes=True), If(), WarpMultiply() as product]:
-            return product.a.buffer.storage == "shared"
-        case [Barrier(publishes=True), If(), *loads, WarpMultiply(op=op), For()]:
-            return op.element.apart and not any(isinstance(x, Barrier) for s in loads for x in stmts_of(s))
-    return False
-
-
-def _check(pipe: Pipe, fetch: If, before: Sequence[Fetch], ranges: Simplifier) -> None:
-    """All other statements must be of threads that multiply; tiles hold what iterations fetch, where they read it."""
-    rest = [x for s in (*pipe.clear, *pipe.last) for x in stmts_of(s)]
-    used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
-    shared = [b for b in used if b.storage == "shared"]
-    refuse(not shared and not any(isinstance(x, Barrier) for x in rest), "nothing else may go through shared memory")
-    read = [e for s in pipe.loads for e in loads_in(s) if e.buffer in {f.tile for f in pipe.fetches}]
-    read += [e for e in pipe.product.places if e.buffer.storage == "shared"]
-    require_turns(pipe.loop, pipe.fetches, fetch, before, read, ranges)
-
-
-# --------------------------------------------------------------------------------------------------------- roles
+def _rows_axis(box: Box) -> int:
+    """The outermost axis of a box."""
+    return next((d for d, n in enumerate(box.extents) if n > 1), 0)
 
 
 @dataclass(frozen=True)
@@ -201,7 +117,45 @@ class _Ring:
     @cached_property
     def guards(self) -> list[Expr]:
         """The conditions on blocks and parts without which no thread stores anything."""
-        return _guards(seq(*self.pipe.last), self.group.around)
+        return guards_of(seq(*self.pipe.last), self.group.around)
+
+    @cached_property
+    def cluster(self) -> For | None:
+        """The loop over the blocks of a cluster, where there are any."""
+        loop = self.nest.loops.get(CLUSTER)
+        found = loop is not None and loop.extent in BLOCKS_OF_CLUSTER
+        return loop if loop is not None and found and any(_is_for_all(f, loop) for f in self.pipe.fetches) else None
+
+    @cached_property
+    def stored(self) -> tuple[Stmt, Buffer | None]:
+        """How results are stored, and where boxes of them are put together, if they are."""
+        last = seq(*self.pipe.last)
+        return in_boxes(last, self.group, self.ranges) or (last, None)
+
+    @cached_property
+    def results(self) -> dict[Buffer, tuple[Expr, int]]:
+        """Where the rows of a block's results begin in the array, and how many it has, by the tile of A; of columns by
+        that of B.  None unless boxes of them are stored."""
+        last = self.stored[0]
+        stored = [s for s in stmts_of(last) if isinstance(s, BoxStore)]
+        if len(stored) != 1 or stored[0].box is None:
+            return {}
+        first: dict[Var, Expr] = {s.var: as_expr(0) for s in stmts_of(last) if isinstance(s, For)}
+        box, env = stored[0].box, {**first, self.warp: as_expr(0)}
+        starts = [self.ranges.simplify(substitute(e, env)) for e in stored[0].arguments[:0:-1]]
+        axes, b = [d for d, n in enumerate(box.extents) if n > 1], self.pipe.product.b.buffer
+        tiles = [*[f.tile for f in self.pipe.fetches if f.tile is not b], b]
+        if (len(tiles), len(axes)) != (2, 2):
+            return {}
+        return {tile: (starts[d], box.view[d]) for tile, d in zip(tiles, axes, strict=True)}
+
+    def _of_all(self, guards: Sequence[Expr]) -> list[Expr]:
+        """The conditions under which any block of a cluster stores something, of guards of one."""
+        if self.cluster is None:
+            return list(guards)
+        var, each = self.cluster.var, range(self.cluster.extent)
+        found = [self.ranges.simplify(logical_or(*[substitute(c, {var: as_expr(k)}) for k in each])) for c in guards]
+        return [c for c in found if not (isinstance(c, Const) and c.value)]
 
     def _lasts(self, cond: Expr) -> bool:
         """Whether a condition that does not hold for a part of the result holds for none behind it."""
@@ -217,11 +171,9 @@ class _Ring:
         """The same kernel, with one group of warps more."""
         pipe, group = self.pipe, self.group
         barriers = Buffer("barriers", "int64", (2 * pipe.tiles,), "shared")
-        last, boxes = seq(*pipe.last), None
-        found = in_boxes(last, group, self.ranges)
-        if found is not None:
-            last, boxes = found
-        between = [c for c in self.guards if not self._lasts(c)]
+        last, boxes = self.stored
+        own = [c for c in self.guards if self.cluster is not None and self.cluster.var in free_vars(c)]
+        between = [*[c for c in self.guards if not self._lasts(c)], *[c for c in own if self._lasts(c)]]
         last = If(logical_and(*between), last) if between else last
         many = group.count == 2 and pipe.sums > MANY_SUMS
         roles = [
@@ -230,9 +182,14 @@ class _Ring:
         ]
         produces = compare(">=", self.warp, self.warps)
         ended = [] if boxes is None else [group.once(RingCall("boxes_read", (), 0))]
-        opened = RingCall("ring_open", (BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(self.warps)))
-        body = seq(opened, If(produces, roles[0]), If(compare("<", self.warp, self.warps), seq(roles[1], *ended)))
-        held = [*pipe.held, barriers, *([boxes] if boxes is not None else [])]
+        blocks = 1 if self.cluster is None else self.cluster.extent
+        given = BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(self.warps * blocks)
+        opened = RingCall("ring_open" if self.cluster is None else "cluster_open", given)
+        closed = [] if self.cluster is None else [RingCall("cluster_close", ())]
+        consumes = If(compare("<", self.warp, self.warps), seq(*self._cleared(), roles[1], *ended))
+        first = [Store(b, as_expr(0), as_expr(0)) for b in self.counted or ()]
+        body = seq(opened, *first, If(produces, roles[0]), consumes, *closed)
+        held = [*pipe.held, barriers, *(self.counted or ()), *([boxes] if boxes is not None else [])]
         loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=self.warps + WARPS)}
         return KernelNest(loops, allocated(held, numbered(body)))
 
@@ -241,64 +198,169 @@ class _Ring:
 
         A part in between that is left out has its turns, too: barriers count them.
         """
-        lasting = [c for c in self.guards if self._lasts(c)]
+        lasting = self._of_all([c for c in self.guards if self._lasts(c)])
         part, work = self.pipe.part, If(logical_and(*lasting), body) if lasting else body
         inner = work if part is None else replace(part, body=work)
         return seq(*([RingCall(share, (), registers)] if registers else []), inner)
 
-    def _turn(self, later: int = 0) -> Expr:
+    @cached_property
+    def counted(self) -> tuple[Buffer, Buffer] | None:
+        """Where a thread counts the tile of an iteration, and the parity of its phase, if the number of tiles is no
+        power of two; else they are digits of the number of the iteration."""
+        if self.pipe.tiles & (self.pipe.tiles - 1) == 0:
+            return None
+        return Buffer("tile", "int32", (1,), "local"), Buffer("phase", "int32", (1,), "local")
+
+    @property
+    def _turn(self) -> Expr:
         """The number of an iteration among those of all parts."""
-        turn = self.pipe.loop.var if later == 0 else binary("-", self.pipe.loop.var, later)
-        part = self.pipe.part
+        turn, part = self.pipe.loop.var, self.pipe.part
         return turn if part is None else binary("+", binary("*", part.var, self.pipe.loop.extent), turn)
+
+    @property
+    def _tile(self) -> Expr:
+        """The tile of an iteration."""
+        return (
+            binary("%", self._turn, self.pipe.tiles)
+            if self.counted is None
+            else BufferLoad(self.counted[0], as_expr(0))
+        )
+
+    @property
+    def _tile_before(self) -> Expr:
+        """The tile of the iteration before; of one that is counted, behind all iterations, too."""
+        last = self.pipe.tiles - 1
+        if self.counted is None:
+            return binary("%", binary("+", self._turn, last), self.pipe.tiles)
+        return select(compare("==", self._tile, 0), last, binary("-", self._tile, 1))
+
+    def _counting(self) -> list[Stmt]:
+        """The end of an iteration in which tiles are counted."""
+        if self.counted is None:
+            return []
+        (tile, phase), zero = self.counted, as_expr(0)
+        following = select(compare("==", self._tile, self.pipe.tiles - 1), 0, binary("+", self._tile, 1))
+        parity = BufferLoad(phase, zero)
+        turned = select(compare("==", self._tile, 0), binary("-", 1, parity), parity)
+        return [Store(tile, zero, following), Store(phase, zero, turned)]
 
     def _in_turn(self, e: BufferLoad) -> BufferLoad:
         """A place in the tile of an iteration, where iterations of all parts are counted."""
-        within = in_tile(e, self.pipe.loop.var, self.ranges)
-        return BufferLoad(e.buffer, self.ranges.simplify(binary("+", begin_of(e.buffer, self._turn()), within)))
+        within, stride = in_tile(e, self.pipe.loop.var, self.ranges), (e.buffer.strides or (e.buffer.size,))[0]
+        return BufferLoad(e.buffer, self.ranges.simplify(binary("+", binary("*", self._tile, stride), within)))
 
     def _in_tiles(self, e: Expr) -> Expr:
         """An expression whose places in tiles are those of its turn."""
         tiles = {f.tile for f in self.pipe.fetches}
         return transform(e, lambda x: self._in_turn(x) if isinstance(x, BufferLoad) and x.buffer in tiles else None)
 
-    def _barrier(self, barriers: Buffer, turn: Expr, empty: bool) -> BufferLoad:
-        slot = binary("%", turn, self.pipe.tiles)
-        return BufferLoad(barriers, self.ranges.simplify(binary("+", slot, self.pipe.tiles) if empty else slot))
+    def _barrier(self, barriers: Buffer, tile: Expr, empty: bool) -> BufferLoad:
+        return BufferLoad(barriers, self.ranges.simplify(binary("+", tile, self.pipe.tiles) if empty else tile))
 
     def _await(self, barriers: Buffer, empty: bool) -> RingCall:
         """An empty tile is waited for from the second turn of the ring on: before, the parity is that of no phase."""
-        phase = binary("//", self._turn(), self.pipe.tiles)
+        phase = binary("//", self._turn, self.pipe.tiles)
+        if self.counted is not None:
+            phase = BufferLoad(self.counted[1], as_expr(0))
         parity = self.ranges.simplify(binary("%", binary("+", phase, int(empty)), 2))
-        return RingCall("ring_await", (self._barrier(barriers, self._turn(), empty), parity))
+        return RingCall("ring_await", (self._barrier(barriers, self._tile, empty), parity))
 
     def _produced(self, barriers: Buffer) -> Stmt:
-        loop = self.pipe.loop
-        own = {loop.var: binary("-", loop.var, self.pipe.tiles - 1)}
-        full, calls, nbytes = self._barrier(barriers, self._turn(), False), [], 0
-        for f in self.pipe.fetches:
-            now = fetch_at(f, own, self.ranges)
-            at = replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index)
-            calls += list(boxes_of(at, full, self.ranges, self.pipe.product.op.element.nearest))
-            nbytes += bytes_of(f.tile)
-        body = seq(self._await(barriers, True), RingCall("ring_expect", (full, as_expr(nbytes))), *calls)
-        one = logical_and(compare("==", self.nest.loops["threadIdx.x"].var, 0), compare("==", self.warp, self.warps))
-        return If(one, replace(loop, body=body))
+        """What the thread that fetches does for a part of the result: at the edge of an array less than inside."""
+        loop, one = self.pipe.loop, compare("==", self.nest.loops["threadIdx.x"].var, 0)
+        inside = logical_and(*[compare("<", start, edge) for f in self.pipe.fetches for start, edge in self._edges(f)])
+        whole, less = [replace(loop, body=self._fetched(barriers, edges)) for edges in (False, True)]
+        at_edge = [] if isinstance(inside, Const) else [If(logical_not(inside), less)]
+        return If(logical_and(one, compare("==", self.warp, self.warps)), seq(If(inside, whole), *at_edge))
 
-    def _release(self, barriers: Buffer, further: int = 0) -> Stmt:
-        """A warp waits for its own part of a product only, so each releases the tile of an iteration."""
-        return self.group.each_warp(RingCall("ring_release", (self._barrier(barriers, self._turn(further), True),)))
+    def _fetched(self, barriers: Buffer, edges: bool) -> Stmt:
+        full, calls, nbytes = self._barrier(barriers, self._tile, False), list[Stmt](), as_expr(0)
+        own = {self.pipe.loop.var: binary("-", self.pipe.loop.var, self.pipe.tiles - 1)}
+        for f in self.pipe.fetches:
+            now, size = fetch_at(f, own, self.ranges), bytes_of(f.tile)
+            now = replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index)
+            boxes: list[Stmt] = list(self._boxes(now, full))
+            for start, edge in self._edges(f) if edges else ():
+                count, left = f.box.extents[_rows_axis(f.box)], f.box.view[_rows_axis(f.box)] - edge
+                some = list(self._boxes(now, full, left))
+                beyond = compare(">=", start, edge)
+                nbytes = binary("-", nbytes, select(beyond, size - size // count * left, 0))
+                calls.append(If(beyond, seq(*some)))
+                boxes = [If(compare("<", start, edge), seq(*boxes))]
+            calls += boxes
+            nbytes = binary("+", nbytes, size)
+        expected = RingCall("ring_expect", (full, self.ranges.simplify(nbytes)))
+        return seq(self._await(barriers, True), expected, *calls, *self._counting())
+
+    def _edges(self, f: Fetch) -> Iterator[tuple[Expr, int]]:
+        """Where a box begins, and from where on it is not whole, if it may reach beyond the edge of its array.
+
+        What lies there takes the engine longer than what does not.  If it belongs to results that are not stored, it is
+        not fetched: nothing else depends on what is in its place.
+        """
+        if f.box.pixels is not None:
+            return
+        axis = _rows_axis(f.box)
+        start, extent, whole = self.ranges.simplify(f.box.start[axis]), f.box.view[axis], f.box.extents[axis]
+        aligned = self.ranges.simplify(binary("%", start, whole))
+        shared = self.cluster is not None and _is_for_all(f, self.cluster)
+        if shared or axis == len(f.box.view) - 1 or not (isinstance(aligned, Const) and aligned.value == 0):
+            return
+        first, count = self.results.get(f.tile, (None, 0))
+        if extent % whole and first is not None and count == extent and same(first, start):
+            yield start, extent - extent % whole
+
+    def _boxes(self, f: Fetch, full: BufferLoad, count: int = 0) -> Iterator[RingCall]:
+        """A box for each line of its rows, of the first `count` ones if that is given; of a tile for all blocks of a
+        cluster a share of the rows."""
+        start, extents, first, axis, cluster = list(f.box.start), list(f.box.extents), f.first, _rows_axis(f.box), None
+        extents[axis] = count or extents[axis]
+        if self.cluster is not None and _is_for_all(f, self.cluster):
+            cluster = self.cluster
+            extents[axis] //= cluster.extent
+            start[axis] = binary("+", start[axis], binary("*", cluster.var, extents[axis]))
+            line = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
+            first = binary("+", first, binary("*", cluster.var, prod(extents[:-1]) * line))
+        part = replace(f, first=first, box=replace(f.box, start=tuple(start), extents=tuple(extents)))
+        for call in boxes_of(part, full, self.ranges, self.pipe.product.op.element.nearest):
+            name = call.function if cluster is None else call.function.replace("fetch", "share")
+            yield replace(call, function=name, number=None if cluster is None else cluster.extent)
+
+    def _cleared(self) -> list[Stmt]:
+        """Zeros where a block that begins at the edge of an array fetches nothing."""
+        calls: list[Stmt] = []
+        first = {} if self.pipe.part is None else {self.pipe.part.var: as_expr(0)}
+        for f in self.pipe.fetches:
+            for start, edge in self._edges(f):
+                axis, stride = _rows_axis(f.box), (f.tile.strides or (f.tile.size,))[0]
+                size, nbytes = size_of(f.tile), BYTES[f.tile.dtype]
+                count = (f.box.view[axis] - edge) * (size // f.box.extents[axis])
+                rest = size - count
+                numbers = f.tile.shape[0], stride * nbytes, rest * nbytes, self.group.count
+                call = RingCall("ring_clear", (BufferLoad(f.tile, as_expr(count)), *map(as_expr, numbers)))
+                calls.append(If(compare(">=", self.ranges.simplify(substitute(start, first)), edge), call))
+        return [*calls, RingCall("groups_meet", (as_expr(self.group.count),))] if calls else []
+
+    def _release(self, barriers: Buffer, tile: Expr) -> Stmt:
+        """A warp waits for its own part of a product only, so each releases a tile, in all blocks that fill it."""
+        empty, cluster = self._barrier(barriers, tile, True), self.cluster
+        call = RingCall("ring_release", (empty,))
+        if cluster is not None:
+            call = RingCall("cluster_release", (empty,), cluster.extent)
+        return self.group.each_warp(call)
 
     def _consumed(self, barriers: Buffer, last: Stmt) -> Stmt:
         loop, pipe = self.pipe.loop, self.pipe
         loads = [map_exprs(s, self._in_tiles) for s in pipe.loads]
         product = map_exprs(replace(pipe.product, goes_on=not pipe.added), self._in_tiles)
-        before, through = self._release(barriers, 1), self._release(barriers)
+        before = self._release(barriers, self._tile_before)
         if pipe.added:  # all threads of a group have their rows, and the product is waited for at once
-            meet = RingCall("group_meets", (self.group.number,))
-            body = seq(self._await(barriers, False), *loads, meet, product, through, *pipe.added)
-            return seq(*pipe.clear, replace(loop, body=body), last)
-        end = {loop.var: as_expr(loop.extent - 1)}
-        through = map_exprs(through, lambda e: self.ranges.simplify(substitute(e, end)))
-        body = seq(self._await(barriers, False), product, If(compare(">", loop.var, 0), before))
+            meet, now = RingCall("group_meets", (self.group.number,)), self._release(barriers, self._tile)
+            work = [*loads, meet, product, now, *pipe.added, *self._counting()]
+            return seq(*pipe.clear, replace(loop, body=seq(self._await(barriers, False), *work)), last)
+        through = before
+        if self.counted is None:
+            end = {loop.var: as_expr(loop.extent)}
+            through = map_exprs(before, lambda e: self.ranges.simplify(substitute(e, end)))
+        body = seq(self._await(barriers, False), product, If(compare(">", loop.var, 0), before), *self._counting())
         return seq(*pipe.clear, replace(loop, body=body), through, last)

@@ -13,9 +13,15 @@ _AT = """\
 static __device__ __forceinline__ unsigned shared_address(const void *p) {
   return (unsigned)__cvta_generic_to_shared(p);
 }"""
-_OPEN = f"""\
+_CLUSTER_MEETS = """\
+asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");"""
+
+
+def _open(name: str, meet: str) -> str:
+    return f"""\
 // A tile of a ring has two barriers: `full` counts bytes that arrive, `empty` the warps that are through with it.
-{_HEAD} ring_open(void *barriers, int tiles, int warps) {{
+{_HEAD} {name}(void *barriers, int tiles, int warps) {{
   if (threadIdx.x + threadIdx.y == 0) {{
     const unsigned full = shared_address(barriers), empty = full + 8 * tiles;
     for (int tile = 0; tile < tiles; ++tile) {{
@@ -24,8 +30,10 @@ _OPEN = f"""\
     }}
     asm volatile("fence.mbarrier_init.release.cluster;");
   }}
-  __syncthreads();
+  {meet}
 }}"""
+
+
 _AWAIT = f"""\
 {_HEAD} ring_await(const void *barrier, int parity) {{
   asm volatile("{{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again; }}"
@@ -39,6 +47,33 @@ _EXPECT = f"""\
 _RELEASE = f"""\
 {_HEAD} ring_release(const void *barrier) {{
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}}"""
+_CLUSTER_RELEASE = f"""\
+// To all blocks of a cluster, which fill the tiles of all.  No memory of threads is released: that would wait for all
+// that the thread has asked for (MEMBAR.GPU), most of a microsecond.
+template <int blocks> {_HEAD} cluster_release(const void *barrier) {{
+  for (unsigned block = 0; block < blocks; ++block) {{
+    unsigned there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(barrier)), "r"(block));
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+  }}
+}}"""
+_CLUSTER_CLOSE = f"""\
+// A block goes on until the others of its cluster will do nothing more to its shared memory.
+{_HEAD} cluster_close() {{
+  {_CLUSTER_MEETS}
+}}"""
+_CLEAR = f"""\
+// The threads of all groups put zeros to `bytes` of each of so many tiles.
+{_HEAD} ring_clear(void *from, int tiles, int stride, int bytes, int groups) {{
+  for (int tile = 0; tile < tiles; ++tile)
+    for (int at = (threadIdx.y * 32 + threadIdx.x) * 16; at < bytes; at += groups * 128 * 16)
+      *(int4 *)((char *)from + tile * stride + at) = make_int4(0, 0, 0, 0);
+}}"""
+_GROUPS_MEET = f"""\
+{_HEAD} groups_meet(int groups) {{
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("bar.sync 15, %0;" ::"r"(groups * 128) : "memory");
 }}"""
 _SHARE = """\
 template <int registers> static __device__ __forceinline__ void {name}() {{
@@ -56,11 +91,12 @@ template <int left> static __device__ __forceinline__ void boxes_read() {
 }"""
 
 
-def _box(axes: int, stores: bool) -> str:
-    """The function that fetches a box of an array with so many axes, or stores one; coordinates innermost first."""
+def _box(axes: int, does: str) -> str:
+    """The function that fetches a box of an array with so many axes, for a block or all of a cluster, or stores one;
+    coordinates innermost first."""
     given = ", ".join([f"int x{d}" for d in range(axes)])
     inputs = ", ".join([f'"r"(x{d})' for d in range(axes)])
-    if stores:
+    if does == "store":
         at = ", ".join([f"%{d + 1}" for d in range(axes)])
         return f"""\
 {_HEAD} box_store_{axes}d(const TensorMap &map, const void *from, {given}) {{
@@ -70,10 +106,14 @@ def _box(axes: int, stores: bool) -> str:
 }}"""
     at = ", ".join([f"%{d + 2}" for d in range(axes)])
     name = f"cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    head, mask, all_of = _HEAD, "", ""
+    if does == "share":
+        head, name = f"template <int blocks> {_HEAD}", f"{name}.multicast::cluster"
+        mask, all_of = f", %{axes + 3}", ', "h"((unsigned short)((1 << blocks) - 1))'
     return f"""\
-{_HEAD} box_fetch_{axes}d(const TensorMap &map, void *to, const void *barrier, {given}) {{
-  asm volatile("{name} [%0], [%1, {{{at}}}], [%{axes + 2}];"
-               ::"r"(shared_address(to)), "l"(&map), {inputs}, "r"(shared_address(barrier)) : "memory");
+{head} box_{does}_{axes}d(const TensorMap &map, void *to, const void *barrier, {given}) {{
+  asm volatile("{name} [%0], [%1, {{{at}}}], [%{axes + 2}]{mask};"
+               ::"r"(shared_address(to)), "l"(&map), {inputs}, "r"(shared_address(barrier)){all_of} : "memory");
 }}"""
 
 
@@ -88,12 +128,16 @@ _PIXELS = f"""\
 }}"""
 
 FUNCTIONS = {
-    "ring_open": _OPEN, "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
+    "ring_open": _open("ring_open", "__syncthreads();"),
+    "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
     "registers_less": _SHARE.format(name="registers_less", kind="dec"),
     "registers_more": _SHARE.format(name="registers_more", kind="inc"),
     "group_meets": _MEET, "boxes_read": _READ, "pixels_fetch_4d": _PIXELS,
-    **{f"box_{'store' if stores else 'fetch'}_{axes}d": _box(axes, stores)
-       for axes in range(1, MOST_AXES + 1) for stores in (False, True)},
+    "ring_clear": _CLEAR, "groups_meet": _GROUPS_MEET,
+    "cluster_open": _open("cluster_open", _CLUSTER_MEETS), "cluster_release": _CLUSTER_RELEASE,
+    "cluster_close": _CLUSTER_CLOSE,
+    **{f"box_{does}_{axes}d": _box(axes, does)
+       for axes in range(1, MOST_AXES + 1) for does in ("fetch", "share", "store")},
 }  # fmt: skip
 """Their definitions by name."""
 

@@ -41,6 +41,7 @@ from math import prod
 
 from ansor.sketch.rule import SketchContext, SketchRule
 from te_lite.computation.tensor import Tensor
+from te_lite.expr.dtype import BYTES
 from te_lite.expr.lanes import ceildiv
 from te_lite.schedule.replay import apply
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
@@ -58,13 +59,13 @@ from .copied_factors import is_copied, with_copies
 from .float_parts import by_parts
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
 from .product_roles import Roles, are_windows, roles_of, terms_of_groups, turns_of
+from .warp_tiles import RING_TILES, without_points
 
 LINES, SHORT = (2, 4, 8), 64
 """Lines of a warp, where they are no longer than `SHORT`."""
-TILES, GROUP_TILES, RING_TILES, PART_TILES = (2, 3, 4), (3, 4, 5), (4, 8), (2, 3, 4)
+TILES, GROUP_TILES, PART_TILES = (2, 3, 4), (3, 4, 5), (2, 3, 4)
 """Tiles in the pipeline, of which one is in use and the others are on their way; of groups of warps, whose products
-wait for a tile that is the next one, and go on over iterations with four and more; of rings, powers of two, by which
-the place of a tile is found at once."""
+wait for a tile that is the next one, and go on over iterations with four and more."""
 RING_BLOCKS = 132
 """Of a kernel whose blocks compute one part of the result after the other: the multiprocessors of an H100 and H200."""
 BLOCKS_BESIDE, LEFT_EMPTY = (16, 8, 4, 2, 1), 0.07
@@ -85,6 +86,7 @@ class Kind:
     lines: int = 1
     joined: bool = False
     ring: bool = False
+    cluster: tuple[int, int] = (1, 1)
 
     @property
     def better(self) -> Kind:
@@ -93,7 +95,10 @@ class Kind:
 
 
 KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True))
-RINGS = (Kind(True, ring=True), Kind(True, joined=True, ring=True))
+CLUSTERS, SECTOR_BYTES = ((1, 1), (2, 1), (1, 2)), 32
+"""Blocks of a cluster, rows and columns of them, which share the tiles of a ring that are the same for them: a launch
+of clusters takes longer, but rows that begin within a sector of L2 cost twice what others do."""
+RINGS = tuple([Kind(True, joined=joined, ring=True, cluster=n) for n in CLUSTERS for joined in (False, True)])
 """Those of one line a warp; with a ring."""
 
 
@@ -101,7 +106,8 @@ RINGS = (Kind(True, ring=True), Kind(True, joined=True, ring=True))
 class Parts:
     """The stages of a product: `root` stores what `sums` adds up of `parts`, which come from the tiles `shared`.
 
-    `joined` are the loops of `root`, first and count, that are one axis of `sums`; a `ring` brings the tiles, or not.
+    `joined` are the loops of `root`, first and count, that are one axis of `sums`; a ring brings the tiles, or not, as
+    `kind` says.
     """
 
     roles: Roles
@@ -110,7 +116,7 @@ class Parts:
     shared: tuple[Tensor, Tensor]
     parts: tuple[Tensor, Tensor]
     joined: tuple[int, int] | None
-    ring: bool
+    kind: Kind
 
     @property
     def factors(self) -> tuple[Factor, Factor]:
@@ -168,12 +174,13 @@ def _derived(ctx: SketchContext, start: State, rules: tuple[SketchRule, ...], ki
     best = [(state, kind) for state, kind in able if kind.better == kind or (state, kind.better) not in able]
     whole = [(state, kind) for state, kind in best if kind in kinds]
     short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds != RINGS else ())]
-    return [
+    made = [
         _on_tensor_cores(ctx, state, tiles, kind)
         for state, kind in whole + short
         for tiles in _tiles(state, kind)
         if all(_roles(ctx, state, k, kind, tiles) is not None for k in _products(ctx, state, kind))
     ]
+    return [sketch for sketch in made if not without_points(sketch, ctx.hardware)]
 
 
 def _tiles(state: State, kind: Kind) -> tuple[int, ...]:
@@ -216,12 +223,11 @@ def _roles(ctx: SketchContext, state: State, k: int, kind: Kind, tiles: int = 0)
         state = state if elementwise_reader(state, k) is not None else apply(state, CacheWrite(k, "local"))
         state = apply(state, JoinAxes(k, *run))
     roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1, kind.ring)
-    if (
-        roles is not None
-        and kind.ring
-        and not _are_fetched(whole, state, k, roles, run, tiles or min(_tiles(whole, kind)))
-    ):
-        return None
+    if roles is not None and kind.ring:
+        tiles = tiles or min(_tiles(whole, kind))
+        alone = max(kind.cluster) == 1 or _are_shared(state, k, roles, run)
+        if not alone or not _are_fetched(whole, state, k, roles, run, tiles):
+            return None
     if roles is None or not kind.groups or not is_part_of_split(state, k):
         return roles
     extent = [it.extent for it in state.stages[k].iters][roles.k]
@@ -231,12 +237,30 @@ def _roles(ctx: SketchContext, state: State, k: int, kind: Kind, tiles: int = 0)
 def _are_fetched(whole: State, state: State, k: int, roles: Roles, run: tuple[int, int] | None, tiles: int) -> bool:
     """Whether the copy engine fetches the factors of stage `k` to a ring of so many tiles, of which the axes of a `run`
     of the `whole` state are one: as rows in memory, or as windows, and twice around where these have several axes."""
-    if (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles):
+    if _are_matrices(state, k, roles, run):
         return True
     op = state.stages[k].op
     several = len([n for n in extents_of(op)[len(op.axis) :] if n > 1]) > 1
     early = several and turns_of(state, k, roles) < 2 * tiles
     return run is not None and not early and not roles.b.reindexed and are_windows(whole, k, roles.a.stage, run)
+
+
+def _are_matrices(state: State, k: int, roles: Roles, run: tuple[int, int] | None) -> bool:
+    """Whether the factors of stage `k`, of which the axes of a `run` are one, lie in memory as it reads them."""
+    return (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles)
+
+
+def _are_shared(state: State, k: int, roles: Roles, run: tuple[int, int] | None) -> bool:
+    """Whether blocks of a cluster may win by sharing tiles: of matrices as they are given, some out of sectors."""
+    given = [f for f in (roles.a, roles.b) if not is_copied(state, f.stage)]
+    apart = not all(_in_sectors(state, f) for f in given)
+    return len(given) == 2 and apart and _are_matrices(state, k, roles, run)
+
+
+def _in_sectors(state: State, factor: Factor) -> bool:
+    """Whether rows of a factor in memory begin at multiples of what L2 gives at a time."""
+    array = state.stages[factor.stage].op.output()
+    return array.shape[-1] * BYTES[array.dtype] % SECTOR_BYTES == 0
 
 
 def _are_rows(state: State, k: int, roles: Roles) -> bool:
@@ -248,7 +272,8 @@ def _are_rows(state: State, k: int, roles: Roles) -> bool:
 
 def _kind_of(ctx: SketchContext, state: State, k: int, wanted: Kind) -> Kind | None:
     """The wanted kind if stage `k` has roles in it, else another one; None where tensor cores cannot compute it."""
-    kinds = (wanted, replace(wanted, ring=False), Kind(), Kind(joined=True), *RINGS)
+    alone = replace(wanted, cluster=(1, 1))
+    kinds = (wanted, alone, replace(alone, ring=False), Kind(), Kind(joined=True), *RINGS)
     return next((kind for kind in kinds if _roles(ctx, state, k, kind) is not None), None)
 
 
@@ -263,13 +288,13 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
             s[tile].compute_at(s[product.sums], iteration)
-            if product.ring:
+            if product.kind.ring:
                 s[tile].pipeline(tiles, COPY_ENGINE)
             else:
                 fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
         for k, part in enumerate(product.parts):
             s[part].compute_at(s[product.sums], step)
-            loaded(s[part], product.factors[k], product.roles.op, "ab"[k])
+            loaded(s[part], product.factors[k], product.roles.op, "ab"[k], 1 if product.kind.ring else 2)
     return s.state
 
 
@@ -294,7 +319,7 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: Kind) -> Parts:
         sums = s.join_axes(sums, *joined)
     a, b = [shared_copy(s, factor, x, sums) for factor, x in zip((roles.a, roles.b), sources, strict=True)]
     parts = [s.cache_read(x, f"{scope}{name}", [sums]) for x, name in ((a, "a"), (b, "b"))]
-    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]), joined, kind.ring)
+    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]), joined, kind)
 
 
 # --------------------------------------------------------------------------------------------------------- loops
@@ -319,13 +344,19 @@ def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]
         parts.append(split_loop(s, root, loop, (None, None)))
         sources.append(len(s.state.steps) - 1)
     (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
-    blocks = [block_i, block_j]
-    if made.ring:
-        blocks = _blocks_in_turn(s, root, block_i, block_j, extents_of(s[made.sums].op)[roles.m])
-    root.reorder(*outer, *blocks, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
+    blocks, cluster, (over_rows, over_columns) = [block_i, block_j], list[Loop](), made.kind.cluster
+    if over_rows > 1:
+        block_i, *cluster = root.split(block_i, over_rows)
+    if over_columns > 1:
+        block_j, *cluster = root.split(block_j, over_columns)
+    if made.kind.ring:
+        blocks = _blocks_in_turn(s, root, block_i, block_j, ceildiv(extents_of(s[made.sums].op)[roles.m], over_rows))
+    root.reorder(*outer, *blocks, *cluster, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
     block = root.fuse(*outer, *blocks)
-    if made.ring:
-        _, block = split_loop(s, root, block, (RING_BLOCKS,))
+    if made.kind.ring:
+        _, block = split_loop(s, root, block, (RING_BLOCKS // max(over_rows, over_columns),))
+    for loop in cluster:
+        root.bind(loop, "blockIdx.y")
     root.bind(block, "blockIdx.x")
     warp = root.fuse(warp_i, warp_j)
     root.bind(warp, "threadIdx.y")

@@ -30,7 +30,7 @@ from te_lite.expr.visit import walk
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import Attach, SplitRel, State
 
-from ..analysis.own_stages import has_rfactor
+from ..analysis.own_stages import extents_of, has_rfactor
 from ..pipeline.steps import by_copy_engine
 from .box_store import PLACES, ROWS
 from .float_parts import PARTS
@@ -41,8 +41,10 @@ MOST_WARPS = 8
 ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)
 """Instructions of a warp; columns in pairs, which one `ldmatrix` brings."""
 GROUP_ROW_TILES, GROUP_COLUMN_TILES = (1, 2), (4, 6, 8, 12, 16, 24, 32)
-RING_COLUMN_TILES = (4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
-"""Of warps in groups, which all have the same columns; of those of a ring, whose blocks take one tile after another."""
+RING_COLUMN_TILES = tuple(range(4, 33))
+"""Of warps in groups, which all have the same columns; of those of a ring."""
+RING_TILES = (4, 5, 6, 7, 8)
+"""Tiles in the pipelines of rings, of which there are as many as there is room for."""
 BARRIERS = 16
 """Bytes of those of a tile."""
 TERM_BYTES = (32, 64, 128, 256)
@@ -60,6 +62,7 @@ class Product:
 
     `splits` are the positions of the splits of rows, columns and terms, whose extents, in instructions, are `extents`;
     `whole`: iterations must divide the terms.  A warp has `beside` times as many rows, and columns, as the lengths say.
+    `several`: the sum is over several axes.
     """
 
     stage: int
@@ -69,6 +72,7 @@ class Product:
     extents: tuple[int, int, int]
     whole: bool
     beside: tuple[int, int] = (1, 1)
+    several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,8 @@ def products(sketch: State) -> tuple[Product, ...]:
             extents = rows.extent, columns.extent, terms.extent
             shared = _shared(sketch, k, "a"), _shared(sketch, k, "b")
             whole, beside = has_rfactor(sketch, k), _beside(sketch, k, attach)
-            out.append(Product(k, storage.op, shared, (m, n, t), extents, whole, beside))
+            several = len([n for n in extents_of(sketch.ops[k])[len(sketch.ops[k].axis) :] if n > 1]) > 1
+            out.append(Product(k, storage.op, shared, (m, n, t), extents, whole, beside, several))
     return tuple(out)
 
 
@@ -159,6 +164,12 @@ def grids(sketch: State, hardware: HardwareParams) -> list[Grid]:
         )
         for p in products(sketch)
     ]
+
+
+def without_points(sketch: State, hardware: HardwareParams) -> bool:
+    """Whether no length of a ring of the sketch has just its number of tiles."""
+    rings = [p for p in products(sketch) if p.shared[0].in_boxes]
+    return any(not list(_ring_points(p, hardware)) for p in rings)
 
 
 @lru_cache(maxsize=512)
@@ -211,14 +222,23 @@ def _ring_points(product: Product, hardware: HardwareParams) -> Iterator[tuple[i
     line, parts = GROUP_ROW_BYTES // op.element.nbytes, PARTS if op.element.apart else 1
     for warps, tiles in pairs_of((op.warps, 2 * op.warps), RING_COLUMN_TILES):
         sides = op.m * warps, parts * op.n * tiles
-        used = sum(s.nbytes(n, line, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
-        used += warps // op.warps * PLACES * ROWS * GROUP_ROW_BYTES + product.shared[0].tiles * BARRIERS
-        fits = used <= hardware.max_shared_memory_per_block and _needed(warps, 1, rows) and tiles <= columns
+        left = hardware.max_shared_memory_per_block - warps // op.warps * PLACES * ROWS * GROUP_ROW_BYTES
+        fits = _in_room(product, left // (sum(sides) * GROUP_ROW_BYTES + BARRIERS))
         registers = _cut(op) * tiles * op.registers("d") + OTHER_REGISTERS
         registers += _factors(op, 1, tiles, steps) if op.element.apart else 0
-        fits = fits and registers <= MOST_REGISTERS
-        if steps and fits and (not product.shared[1].across or op.n * tiles % line == 0):
+        fits = fits and registers <= MOST_REGISTERS and _needed(warps, 1, rows) and tiles <= columns
+        unit = line if product.shared[1].across else 2 * op.n if op.element.nbytes == 1 else op.n
+        if steps and fits and op.n * tiles % unit == 0:
             yield warps, 1, 1, tiles, steps
+
+
+def _in_room(product: Product, room: int) -> bool:
+    """Whether a ring has as many tiles as there is room for.  Of floats in parts, and of windows, some of which have
+    few iterations, it may have fewer."""
+    tiles = product.shared[0].tiles
+    if product.op.element.apart or (product.several and tiles in (min(RING_TILES), max(RING_TILES))):
+        return tiles <= room
+    return not product.several and tiles == max([n for n in RING_TILES if n <= room], default=0)
 
 
 def _choices(product: Product) -> Iterator[tuple[tuple[int, int], tuple[int, int], int]]:

@@ -333,7 +333,7 @@ def _kernel(
     body = with_reads_first(with_vector_writes(body), written) if waits else with_vector_writes(body)
     body = tensor_cores_of(body).epilogue(KernelNest(nest.loops, with_guarded_reads_first(body, written)))
     emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)
-    maps = emitter.tensor_cores.maps(body, buffers)
+    maps, cluster = emitter.tensor_cores.maps(body, buffers), emitter.tensor_cores.cluster
     values = [emitter.fresh(f"map{k}") for k in range(len(maps))]
     used = (written | nest.read()) - emitter.tensor_cores.by_map(body)
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
@@ -344,7 +344,7 @@ def _kernel(
     shared, dynamic = emitter.declare()
     emitter.stmt(body)
     kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic, maps)
-    head = f'extern "C" __global__ void __launch_bounds__({launch_bounds(nest, kernel.threads)}) '
+    head = f'extern "C" __global__ void {cluster}__launch_bounds__({launch_bounds(nest, kernel.threads)}) '
     helpers = {**({"TensorMap": TENSOR_MAP} if maps else {}), **emitter.text.helpers}
     if waits:
         return kernel, waiting(head, name, params, pointers, emitter.lines, values), helpers | {"fetch_ahead": HELPER}

@@ -40,8 +40,8 @@ class TensorCores:
 
     alignment = VECTOR_BYTES
     """Bytes, of shared memory."""
-    fence = ""
-    """What a thread does before a barrier that tensor cores are behind, if it does something."""
+    fence = cluster = ""
+    """What a thread does before a barrier that tensor cores are behind, and how blocks are clusters, if so."""
 
     def nest(self, nest: KernelNest) -> KernelNest:
         """A kernel in the form that it is written in.  Raises EmitError for one that has none."""

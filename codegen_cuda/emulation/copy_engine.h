@@ -295,7 +295,8 @@ void emu_pixels_load(int line, const void *map, const int *at, int rank, void *t
 }
 void emu_box_multicast(int line, const void *map, const int *at, int rank, void *to, void *barrier, unsigned mask) {
   const TensorMap &m = map_at(map, rank, line);
-  multicast(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER), barrier, 128, mask);
+  const Transfer job = transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER, m.rounds);
+  multicast(line, job, barrier, 128, mask);
 }
 // Boxes are loaded from before a tensor, as they are from behind it; of a store an H200 makes an illegal instruction.
 void emu_box_store(int line, const void *map, const int *at, int rank, void *from) {

@@ -17,10 +17,11 @@
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-// Blocks of a cluster, 1, 2, 4 or 8 of them along x: told by the section that a kernel lies in.
+// Blocks of a cluster, 1, 2, 4 or 8 of them along x or y: told by the section that a kernel lies in.
 #define __cluster_dims__(...) EMU_CLUSTER(__VA_ARGS__, 1, 1)
-#define EMU_CLUSTER(x, y, z, ...) __attribute__((section("emu_cluster_" #x), aligned(EMU_IS_CLUSTER(x, y, z) ? 16 : 3)))
-#define EMU_IS_CLUSTER(x, y, z) (((x) == 1 || (x) == 2 || (x) == 4 || (x) == 8) && (y) == 1 && (z) == 1)
+#define EMU_CLUSTER(x, y, z, ...) \
+  __attribute__((section("emu_cluster_" #x "_" #y), aligned(EMU_IS_CLUSTER(x, y, z) ? 16 : 3)))
+#define EMU_IS_CLUSTER(x, y, z) (((x) == 1 || (y) == 1) && (z) == 1 && 0x116 >> (x) * (y) & 1)
 #define __restrict__
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ __attribute__((aligned(32768))) thread_local
@@ -294,15 +295,19 @@ template <class... A> inline const int *emu_parameters(void (*)(A...)) {
   static const int codes[] = {(int)sizeof...(A), EmuParameter<A>::code...};
   return codes;
 }
-extern "C" __attribute__((weak, visibility("hidden"))) const char __start_emu_cluster_2[], __stop_emu_cluster_2[],
-    __start_emu_cluster_4[], __stop_emu_cluster_4[], __start_emu_cluster_8[], __stop_emu_cluster_8[];
+#define EMU_OF_CLUSTER(name, count)                                                                           \
+  extern "C" __attribute__((weak, visibility("hidden"))) const char __start_##name[], __stop_##name[];        \
+  inline int emu_of_##name(uintptr_t at) {                                                                    \
+    return at - (uintptr_t)__start_##name < (uintptr_t)__stop_##name - (uintptr_t)__start_##name ? count : 0; \
+  }
+EMU_OF_CLUSTER(emu_cluster_2_1, 2) EMU_OF_CLUSTER(emu_cluster_4_1, 4) EMU_OF_CLUSTER(emu_cluster_8_1, 8)
+EMU_OF_CLUSTER(emu_cluster_1_2, -2) EMU_OF_CLUSTER(emu_cluster_1_4, -4) EMU_OF_CLUSTER(emu_cluster_1_8, -8)
+// How many blocks, along x; negated, along y.
 template <class F> inline int emu_blocks_of_cluster(F *kernel) {
   const uintptr_t at = (uintptr_t)kernel;
-  const auto within = [at](const char *start, const char *end) { return at - (uintptr_t)start < end - start; };
-  return within(__start_emu_cluster_2, __stop_emu_cluster_2)   ? 2
-         : within(__start_emu_cluster_4, __stop_emu_cluster_4) ? 4
-         : within(__start_emu_cluster_8, __stop_emu_cluster_8) ? 8
-                                                               : 1;
+  const int found = emu_of_emu_cluster_2_1(at) + emu_of_emu_cluster_4_1(at) + emu_of_emu_cluster_8_1(at) +
+                    emu_of_emu_cluster_1_2(at) + emu_of_emu_cluster_1_4(at) + emu_of_emu_cluster_1_8(at);
+  return found ? found : 1;
 }
 #define EMU_KERNEL(name)                                                               \
   extern "C" EMU_UNSEEN void emu_enter_##name(void **v) { emu_enter(name, v); }        \

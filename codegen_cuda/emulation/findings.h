@@ -24,6 +24,7 @@ inline Place here;
 
 // The blocks of a cluster run together, and their threads are numbered through; another block runs alone.
 inline unsigned blocks = 1, block_threads;
+inline unsigned next_block = 1;  // how far apart their numbers in the grid are
 inline unsigned rank_of(unsigned thread) { return thread / block_threads; }
 
 inline uintptr_t module_base, module_end;  // the kernels' library

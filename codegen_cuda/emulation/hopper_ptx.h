@@ -59,6 +59,8 @@ EMU_PTX emu_mbarrier_arrive_shared_cluster_b64(int line, P at, unsigned count = 
 template <class T, class P> __forceinline__ void emu_mapa_shared_cluster_u32(int line, T &to, P at, unsigned rank) {
   to = emu_map_to_block(line, (unsigned)at, rank);
 }
+inline void emu_barrier_cluster_arrive_release(int line) { emu_cluster_arrive(line); }
+inline void emu_barrier_cluster_wait_acquire(int line) { emu_cluster_wait(line); }
 inline void emu_barrier_cluster_arrive_release_aligned(int line) { emu_cluster_arrive(line); }
 inline void emu_barrier_cluster_arrive_aligned(int line) { emu_cluster_arrive(line); }
 inline void emu_barrier_cluster_wait_acquire_aligned(int line) { emu_cluster_wait(line); }

@@ -305,11 +305,14 @@ static void have_threads_for(unsigned ranks) {
 static void begin_clusters(const Launch &l) {
   const unsigned blocks_before = blocks, threads_before = block_threads;
   block_threads = l.block.v[0] * l.block.v[1] * l.block.v[2];
-  blocks = (unsigned)((int (*)())dlsym(library, ("emu_cluster_" + l.kernel).c_str()))();
+  const int given = ((int (*)())dlsym(library, ("emu_cluster_" + l.kernel).c_str()))();
+  const unsigned along = l.grid.v[given < 0];
+  blocks = (unsigned)abs(given);
+  next_block = given < 0 ? l.grid.v[0] : 1;
   threads = blocks * block_threads;
-  if (l.grid.v[0] % blocks)
+  if (along % blocks)
     refuse("kernel %s has clusters of %u blocks, and a grid of %u, which is no multiple of that", l.kernel.c_str(),
-           blocks, l.grid.v[0]);
+           blocks, along);
   if (blocks > 1 && (block_threads % GROUP_THREADS || threads > 1024))
     refuse("kernel %s has clusters of %u blocks of %u threads; the emulator knows those of multiples of %d, 1024 in "
            "all", l.kernel.c_str(), blocks, block_threads, (int)GROUP_THREADS);
@@ -352,7 +355,8 @@ static void run_launch(const Launch &l) {
   here.kernel = l.kernel.c_str(), here.grid = l.grid, here.block = l.block;
   launch_start = ++now;
   const unsigned count = l.grid.v[0] * l.grid.v[1] * l.grid.v[2];
-  for (here.first_block = 0; here.first_block < count; here.first_block += blocks) run_blocks();
+  for (here.first_block = 0; here.first_block < count; ++here.first_block)
+    if (here.first_block / next_block % blocks == 0) run_blocks();
 }
 
 void stop() {

@@ -66,7 +66,7 @@ inline void stand_at(unsigned thread) {
   const unsigned rank = rank_of(thread);
   here.thread = thread;
   here.at_thread = unrank(thread - rank * block_threads, here.block);
-  here.at_block = unrank(here.first_block + rank, here.grid);
+  here.at_block = unrank(here.first_block + rank * next_block, here.grid);
   shared_start = windows[rank].start, shared_end = windows[rank].end;
 }
 

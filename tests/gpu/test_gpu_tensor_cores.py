@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PROGRAMS, RINGS
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PAIRS, PROGRAMS, RINGS
 from tests.ansor_ext.tensor_core.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
 from tests.ansor_ext.tensor_core.test_ring import arrays_of
 from tests.ansor_ext.tensor_core.test_ring_convolutions import ON_A_DEVICE
@@ -41,12 +41,12 @@ def test_products(name: str) -> None:
         assert program.wrong(a, b, out, GUARD) is None
 
 
-@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("name", [*RINGS, *[f"pairs: {name}" for name in PAIRS]])
 def test_rings(name: str) -> None:
-    """Of tiles that the copy engine fetches, and rounds where they are of floats."""
+    """Of tiles that the copy engine fetches, for one block or two, and rounds where they are of floats."""
     if open_device().arch != "sm_90":
         pytest.skip("these instructions are those of sm_90")
-    program = RINGS[name]
+    program = PAIRS[name.removeprefix("pairs: ")] if name.startswith("pairs") else RINGS[name]
     tensors = program.tensors()
     arrays, exact, error = arrays_of(program)
     CudaModule(te.lower(program.schedule(tensors), tensors), open_device().arch)(*arrays)

@@ -249,6 +249,7 @@ class Ring(Tiled):
 
     `blocks_at_once` blocks compute one part of the result after the other, of which `beside` rows of blocks follow each
     other.  The result has the dtype `out`, and `bias` is added to its rows.  Without the `engine` all threads copy.
+    In a `cluster` are two neighbours along "rows" of blocks or "columns".
     """
 
     blocks_at_once: int = 2
@@ -256,6 +257,7 @@ class Ring(Tiled):
     engine: bool = True
     out: str = "float32"
     bias: bool = False
+    cluster: str = ""
 
     def tensors(self) -> list[te.Tensor]:
         a, b, c = super().tensors()
@@ -289,7 +291,14 @@ class Ring(Tiled):
         warp_i, i = s[c].split(i, self.warp[0])
         warp_j, j = s[c].split(j, self.warp[1])
         block_i, together = s[c].split(block_i, self.beside)
-        s[c].reorder(block_i, block_j, together, warp_i, warp_j, i, j)
+        pair = []
+        if self.cluster == "rows":
+            together, *pair = s[c].split(together, 2)
+        elif self.cluster:
+            block_j, *pair = s[c].split(block_j, 2)
+        for loop in pair:
+            s[c].bind(loop, te.thread_axis("blockIdx.y"))
+        s[c].reorder(block_i, block_j, together, *pair, warp_i, warp_j, i, j)
         _, block = s[c].split(s[c].fuse(block_i, block_j, together), self.blocks_at_once)
         warp = s[c].fuse(warp_i, warp_j)
         s[c].bind(block, te.thread_axis("blockIdx.x"))
@@ -319,6 +328,12 @@ RINGS = {
         _RING, sizes=(192, 160, 200), block=(64, 32, 64), warp=(16, 32), turned=True, blocks_at_once=3
     ),
     "half, one part a block": replace(_RING, blocks_at_once=64),
+    "half, six tiles, less at the edges": replace(
+        _RING, sizes=(70, 88, 520), block=(64, 72, 64), warp=(16, 72), turned=True, pairs=False, tiles=6, out="float16"
+    ),
+    "half, five tiles, two groups, less at the edges": replace(
+        _RING, sizes=(300, 200, 136), block=(128, 88, 64), warp=(16, 88), turned=True, pairs=False, tiles=5
+    ),
     "bfloat16": replace(_RING, name="wgmma_k16_bf16_f32", sizes=(64, 128, 192)),
     "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(128, 48, 128), warp=(16, 48),
                     turned=True, out="int32"),
@@ -331,3 +346,26 @@ RINGS = {
                                       blocks_at_once=64, bias=True),
 }  # fmt: skip
 """Programs whose tiles are a ring."""
+PAIRS = {
+    "half": replace(_RING, cluster="rows"),
+    "half, both factors along the terms": replace(
+        _RING, turned=True, block=(64, 48, 64), warp=(16, 48), blocks_at_once=1, cluster="rows"
+    ),
+    "half, with bias": replace(_RING, out="float16", bias=True, cluster="rows", sizes=(70, 136, 200)),
+    "half, two groups": replace(
+        _RING, sizes=(264, 136, 200), block=(128, 128, 64), warp=(16, 128), cluster="rows", beside=4
+    ),
+    "half, columns of blocks": replace(_RING, sizes=(150, 200, 200), cluster="columns"),
+    "half, columns of blocks, two groups": replace(
+        _RING, sizes=(130, 136, 200), block=(128, 128, 64), warp=(16, 128), turned=True, cluster="columns"
+    ),
+    "half, one part a block": replace(_RING, blocks_at_once=64, cluster="rows"),
+    "half, one row of blocks": replace(_RING, sizes=(64, 136, 200), blocks_at_once=64, cluster="rows"),
+    "half, three tiles": replace(_RING, sizes=(70, 128, 520), tiles=3, cluster="rows"),
+    "half, less at the edge": replace(
+        _RING, sizes=(70, 88, 520), block=(64, 80, 64), warp=(16, 80), turned=True, tiles=5, cluster="columns"
+    ),
+    "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(64, 48, 128), warp=(16, 48),
+                    turned=True, out="int32", cluster="rows"),
+}  # fmt: skip
+"""Those of which two blocks are a cluster."""

@@ -216,6 +216,23 @@ def test_threads_that_have_ended_are_not_waited_for() -> None:
     np.testing.assert_array_equal(out, np.repeat([[2, 0]], 64, axis=1).repeat(2, axis=0))
 
 
+def test_clusters_along_y() -> None:
+    """Whose blocks do not follow each other in the grid."""
+    body = """const int block = blockIdx.y * gridDim.x + blockIdx.x;
+  x[0][t] = block; __syncthreads();
+  out[block * 128 + t] = x[0][t] * 10 + rank;
+  meet();
+  if (rank == 0) out[block * 128 + t] += out[(block + 3) * 128 + t] * 1000;"""
+    out = np.zeros((12, 128), np.int32)
+    run(kernel("int *out", body, "1, 2, 1"), "k", (3, 4), 128, [out])
+    block = np.arange(12)
+    rank = block // 3 % 2
+    want = block * 10 + rank + np.where(rank == 0, ((block + 3) * 10 + 1) * 1000, 0)
+    np.testing.assert_array_equal(out, np.repeat(want[:, None], 128, axis=1))
+    with pytest.raises(EmulatorError, match="clusters of 2 blocks, and a grid of 3, which is no multiple"):
+        run(kernel("int *out", body, "1, 2, 1"), "k", (2, 3), 128, [out])
+
+
 INIT = "if (t == 0) { init(at(b), 1); fence_init(); } meet();"
 
 
@@ -258,7 +275,7 @@ def test_what_is_refused(body: str, message: str) -> None:
 def test_clusters_that_are_none() -> None:
     refused("out[t] = 1;", "no multiple", grid=3)
     refused("out[t] = 1;", "those of multiples of 128, 1024 in all", threads=64)
-    for dims in ("3, 1, 1", "1, 2, 1", "16"):
+    for dims in ("3, 1, 1", "2, 2, 1", "1, 1, 2", "16"):
         with pytest.raises(EmulatorError, match="refuses the kernel"):
             run(kernel("int *out", "out[t] = 1;", dims), "k", 2, 128, [np.zeros(1024, np.int32)])
 

@@ -16,7 +16,7 @@ from ansor_ext.tensor_core.instructions import RingCall
 from codegen_cuda import CudaProgram, EmitError, compile_source, emit
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
-from te_lite.expr.expr import BufferLoad, binary
+from te_lite.expr.expr import BufferLoad, binary, compare
 from te_lite.expr.visit import transform
 from te_lite.loops.stmt import (
     Alloc,
@@ -34,7 +34,7 @@ from te_lite.loops.stmt import (
 )
 from te_lite.meaning.interp import run
 from te_lite.schedule.step import from_json, to_json
-from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, RINGS, Ring, nearest_tf32
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PAIRS, RINGS, Ring, nearest_tf32
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
@@ -79,6 +79,40 @@ def test_programs(name: str) -> None:
     assert_right(program, lambda arrays: run_program(made, arrays))
 
 
+@emulated
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.one_in(2)
+def test_pairs_of_blocks(name: str) -> None:
+    """Two blocks fetch half of what both need each, whether both have results to store or not."""
+    program = PAIRS[name]
+    made = emit(lowered(program))
+    (kernel,) = made.kernels
+    assert "__cluster_dims__(1, 2, 1)" in made.source and kernel.grid[1] == 2
+    a, b = ("fetch", "share") if program.cluster == "rows" else ("share", "fetch")
+    calls = {"fetch": r"box_fetch_2d\(map\d, ", "share": r"box_share_2d<2>\(map\d, "}
+    found = [re.search(calls[x] + tile, made.source) for x, tile in ((a, "A_shared"), (b, "B_shared"))]
+    assert all(found)
+    assert_right(program, lambda arrays: run_program(made, arrays))
+
+
+@emulated
+def test_a_block_without_results_takes_part_in_its_pair() -> None:
+    """Of blocks (x, y) only those store that a condition lets: of a pair both, one, or none."""
+    program = PAIRS["half, one part a block"]
+    func = lowered(program)
+    x, y = [next(s.var for s in stmts_of(func.body) if isinstance(s, For) and s.tag == tag)
+            for tag in ("blockIdx.x", "blockIdx.y")]  # fmt: skip
+    few = compare("<", binary("+", binary("*", x, 2), y), 3)
+    body = changed(func.body, lambda s: If(few, s) if isinstance(s, Store) and s.buffer.storage == "global" else None)
+    made = emit(replace(func, body=body))
+    assert "box_share_2d" in made.source and "(int)blockIdx.x * 2 + (int)blockIdx.y < 3" in made.source
+    arrays, exact, error = arrays_of(program)
+    run_program(made, arrays)
+    stored = np.zeros(exact.shape, bool)
+    stored[:128, :64] = stored[:64, 64:128] = True
+    assert (np.abs(arrays[-1] - exact) <= error)[stored].all() and (arrays[-1][~stored] == 77).all()
+
+
 @pytest.mark.parametrize("name", ["half, with bias", "half, two groups, many columns", "tf32"])
 @pytest.mark.one_in(2)
 def test_the_interpreter_knows_no_ring(name: str) -> None:
@@ -90,11 +124,11 @@ def test_the_interpreter_knows_no_ring(name: str) -> None:
 
 
 @compiled
-@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("program", [*RINGS.values(), *PAIRS.values()], ids=str)
 @pytest.mark.one_in(4)
-def test_nvrtc_keeps_sums_in_registers(name: str) -> None:
+def test_nvrtc_keeps_sums_in_registers(program: Ring) -> None:
     """And shares registers out between roles: what it cannot is an error (`compile.py`)."""
-    (found,) = compile_source(emit(lowered(RINGS[name])).source, "sm_90").resources
+    (found,) = compile_source(emit(lowered(program)).source, "sm_90").resources
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
 
 
@@ -104,7 +138,7 @@ def test_results_are_stored_in_boxes_where_lines_are_long() -> None:
         source = emit(lowered(program)).source
         assert ("box_store_2d" in source) == boxes
         (kernel,) = emit(lowered(program)).kernels
-        assert len(kernel.maps) == 2 + boxes
+        assert len({m.argument for m in kernel.maps}) == 2 + boxes
 
 
 @emulated
@@ -113,7 +147,7 @@ def test_maps_say_what_is_rounded() -> None:
     program = replace(RINGS["tf32"], sizes=(70, 72, 136))
     made = emit(lowered(program))
     (kernel,) = made.kernels
-    assert [m.dtype for m in kernel.maps] == ["tfloat32", "tfloat32", "float32"]
+    assert {(m.argument, m.dtype) for m in kernel.maps} == {(0, "tfloat32"), (1, "tfloat32"), (2, "float32")}
     arrays, exact, error = arrays_of(program)
     for of in (0, 1):
         maps = [replace(m, dtype="float32") if m.argument == of else m for m in kernel.maps]
@@ -284,3 +318,66 @@ def test_a_spoilt_ring_is_caught(name: str) -> None:
     made = emit(lowered(of))
     assert old in made.source
     assert_caught(replace(made, source=made.source.replace(old, new)), of)
+
+
+SPOILT_EDGES = {
+    "places that are not cleared": ("ring_clear(A_shared", "//"),
+    "what arrives is cleared": ("ring_clear(B_shared + 1024, ", "ring_clear(B_shared + 512, "),
+    "groups that do not meet behind it": ("    groups_meet(1);", "    ;"),
+    "bytes of whole boxes": (" - ((int)blockIdx.x", " - 0 * ((int)blockIdx.x"),
+    "a tile that there is not": ("tile = tile == 5 ? 0", "tile = tile == 6 ? 0"),
+    "a phase that never ends": ("phase = tile == 0", "phase = tile == 9"),
+    "the tile of this turn released": ("(tile == 0 ? 5 : (int)((unsigned)tile - (unsigned)1))", "tile"),
+}
+
+
+@emulated
+@pytest.mark.parametrize("name", SPOILT_EDGES)
+@pytest.mark.one_in(2)
+def test_a_spoilt_edge_or_count_is_caught(name: str) -> None:
+    old, new = SPOILT_EDGES[name]
+    of = replace(RINGS["half, six tiles, less at the edges"], blocks_at_once=8)
+    made = emit(lowered(of))
+    assert old in made.source
+    assert_caught(replace(made, source=made.source.replace(old, new)), of)
+
+
+def test_what_lies_beyond_the_edge_is_not_fetched_where_results_are_not_stored() -> None:
+    """A map more for each factor, of the rows that are left; none where they divide, or lie across, or are shared."""
+    program = RINGS["half, six tiles, less at the edges"]
+    for of, boxes in (
+        (program, {0: {64, 6}, 1: {72, 16}}),
+        (replace(program, sizes=(128, 144, 200)), {0: {64}, 1: {72}}),
+        (RINGS["half"], {0: {64, 150 % 64}, 1: {64}}),
+        (PAIRS["half, less at the edge"], {0: {32}, 1: {80, 8}}),
+        (replace(RINGS["half"], block=(64, 16, 64), warp=(16, 16), turned=True, out="float16"), {0: {64}, 1: {16}}),
+    ):
+        (kernel,) = emit(lowered(of)).kernels
+        found = {k: {m.box[0] for m in kernel.maps if m.argument == k} for k in (0, 1)}
+        assert found == boxes, of
+
+
+SPOILT_PAIRS = {
+    "tiles that one block releases for itself alone": ("block < blocks; ++block", "block < 1; ++block"),
+    "half a tile of the other block's": (", 16384);", ", 12288);"),
+    "halves for one block": ("(1 << blocks) - 1", "1"),
+    "the same half twice": ("+ (int)blockIdx.y * 2048", "+ 0"),
+    "the same half of the array": ("k_0 * 64 + (int)blockIdx.y * 32", "k_0 * 64"),
+    "blocks that end before the other one": ("  cluster_close();", "  ;"),
+    "barriers that the other block does not know": ("barrier.cluster.arrive.release", "bar.sync 0"),
+    "groups of one block": ("cluster_open(barriers + 0, 4, 2)", "cluster_open(barriers + 0, 4, 1)"),
+}
+
+
+@emulated
+@pytest.mark.parametrize("name", SPOILT_PAIRS)
+@pytest.mark.one_in(2)
+def test_a_spoilt_pair_is_caught(name: str) -> None:
+    old, new = SPOILT_PAIRS[name]
+    of = replace(PAIRS["half"], sizes=(70, 136, 520))
+    made = emit(lowered(of))
+    assert old in made.source
+    source = made.source.replace(old, new)
+    if "does not know" in name:
+        source = source.replace('  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");', "")
+    assert_caught(replace(made, source=source), of)

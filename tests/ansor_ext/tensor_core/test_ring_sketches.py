@@ -178,7 +178,7 @@ def assert_right(name: str, rng: np.random.Generator, run: Run) -> None:
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
     rng = np.random.default_rng(draw)
     made = emit(drawn(name, draw, rng))
-    assert "ring_open" in made.source
+    assert "ring_open(b" in made.source or "cluster_open(b" in made.source
     assert_right(name, rng, lambda *arrays: run_program(made, list(arrays)))
     if HAVE_COMPILER:
         assert not [r for r in compile_source(made.source, "sm_90").resources if r.spill_stores]
@@ -187,7 +187,12 @@ def test_draws_are_right_and_compile(name: str, draw: int) -> None:
 def test_only_hopper_and_factors_that_lie_in_rows_have_rings() -> None:
     """With terms for two turns, rows that begin at multiples of 16 bytes, and nothing computed on the way."""
     half = product(256, 256, 256)
-    assert [products(s)[0].shared[0].tiles for s in rings(half)[:2]] == [4, 8]
+    assert [products(s)[0].shared[0].tiles for s in rings(half)[:4]] == [4, 5, 6, 8]  # columns in lines of 64
+    rows = {side: [product(m, 256, k, b="nk") for m, k in sizes]
+            for side, sizes in {False: [(256, 256), (40, 208)], True: [(256, 200), (256, 264)]}.items()}  # fmt: skip
+    for clusters, several in nonempty(rows.items()):  # where rows begin within a sector of 32 bytes
+        for args in nonempty(several):
+            assert any("blockIdx.y" in str(s.steps) for s in rings(args)) == clusters, args
     for target in ("cuda -arch=sm_80", "cuda -model=A100", "cuda -arch=sm_89"):
         assert not rings(half, Target(target))
     none = (
@@ -211,7 +216,7 @@ def test_floats_have_rings_in_tf32_whose_terms_are_neighbours() -> None:
     """On Hopper, with 32 terms of 128 bytes a turn, and in no other precision."""
     args = product(256, 256, 256, "float32", b="nk")
     found = rings(args, TF32)
-    assert [products(s)[0].shared[0].tiles for s in found[:2]] == [4, 8]
+    assert [products(s)[0].shared[0].tiles for s in found[:3]] == [4, 5, 6]
     assert {products(s)[0].op.name for s in found} == {"wgmma_k8_tf32_f32_nearest"}
     assert {int(x) for s in found for x in table(products(s)[0], HARDWARE).points[:, -1]} == {4}
     for text in ("-model=H200", "-model=A100 -precision=tf32", "-model=A100 -precision=fp32x3"):

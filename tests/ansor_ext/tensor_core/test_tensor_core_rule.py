@@ -329,10 +329,10 @@ def test_there_is_no_sketch_for(name: str) -> None:
 def test_a_sketch_for_every_number_of_tiles() -> None:
     found = sketches(ComputeDAG(linear(64, 64, 64, "float32")))
     tiles = [{s.tiles for s in sketch.steps if isinstance(s, Pipeline)} for sketch in found]
-    assert tiles == [{2}, {3}, {4}, {4}, {8}]  # the last two have rings
-    assert [in_groups(sketch) for sketch in found] == [False] * 3 + [True] * 2
+    assert tiles == [{2}, {3}, {4}, {8}]  # the last one has a ring, with as many tiles as there is room for
+    assert [in_groups(sketch) for sketch in found] == [False] * 3 + [True]
     found = sketches(ComputeDAG(matmul(64, 64, 64, "float32")))  # B lies across its terms, and is copied for rings
-    assert [in_groups(sketch) for sketch in found] == [False] * 3 + [True] * 5
+    assert [in_groups(sketch) for sketch in found] == [False] * 3 + [True] * 4
 
 
 @pytest.mark.parametrize(
@@ -403,8 +403,8 @@ def test_sums_are_split_where_blocks_are_few() -> None:
     """Parts of 128 terms or more, a kernel that adds them up, and what follows there."""
     found = sketches(ComputeDAG(linear(53, 40, 512, "float16")))
     factors = [{s.op.shape[0] for s in x.stages if s.op.name.endswith(".rf")} for x in found]
-    assert factors == [set()] * 5 + [{2}] * 3 + [{4}] * 3 + [{2}] * 2 + [{4}] * 2  # the last ones have rings
-    assert len(sketches(ComputeDAG(linear(4096, 4096, 4096, "float16")))) == 5
+    assert factors == [set()] * 4 + [{2}] * 3 + [{4}] * 3 + [{2}] + [{4}]  # the last ones have rings
+    assert len(sketches(ComputeDAG(linear(4096, 4096, 4096, "float16")))) == 8
     parts = spaces(ComputeDAG(matmul(21, 18, 384, "float16")))[3:]  # 12 instructions each, behind which are others
     assert len(parts) == 3 and all(set(x.grids[0].table.points[:, 4].tolist()) == {1, 2, 4} for x in parts)
     checker = Checker(ComputeDAG(linear(53, 40, 256, "float16")))
@@ -461,7 +461,8 @@ def test_a_block_without_room_gets_small_tiles() -> None:
 
 def test_mutations_and_neighbours_are_points() -> None:
     rng = np.random.default_rng(0)
-    for space in nonempty(spaces(ComputeDAG(matmul(512, 512, 512, "float16")))):
+    found = spaces(ComputeDAG(matmul(512, 512, 512, "float16")))
+    for space in nonempty([space for space in found if len(space.grids[0].table.points) > 3]):
         rows = sample_rows(home(space), 200, rng, TARGET, HARDWARE)
         changed, which = mutate(rows, space, GPU_MUTATIONS, rng)
         (grid,) = space.grids
@@ -503,10 +504,10 @@ def test_the_search_proposes_them(precision: str, least: int, most: int) -> None
     assert len(states) == 16 and least <= len(on_tensor_cores) <= most
 
 
-def ranked(tensors: list[Tensor]) -> list[tuple[float, tuple[int, ...]]]:
-    """All programs of all sketches by their estimate, in seconds."""
+def ranked(tensors: list[Tensor], rings: bool) -> list[tuple[float, tuple[int, ...]]]:
+    """All programs of sketches with rings, or of the others, by their estimate, in seconds."""
     found: list[tuple[float, tuple[int, ...]]] = []
-    for space in spaces(ComputeDAG(tensors)):
+    for space in [x for x in spaces(ComputeDAG(tensors)) if products(x.sketch)[0].shared[0].in_boxes == rings]:
         rows = every_row(space)
         estimates = seconds(programs(home(space), rows, TARGET, HARDWARE), machine_of(TARGET, HARDWARE))
         found += zip(estimates.tolist(), map(tuple, rows.tolist()), strict=True)
@@ -515,9 +516,11 @@ def ranked(tensors: list[Tensor]) -> list[tuple[float, tuple[int, ...]]]:
 
 @pytest.mark.parametrize("dtype, rate, terms", [("float16", 646e12, 2), ("float32", 323e12, 4)])
 def test_estimates_rank_large_warp_tiles_first(dtype: str, rate: float, terms: int) -> None:
-    """No estimate beats what `mma.sync` was measured to do on an H200; the best schedule by hand there is near the top,
-    that of 32 x 32 a warp is not."""
-    found = ranked(matmul(4096, 4096, 4096, dtype, turned=True))
+    """No estimate beats what `mma.sync` was measured to do on an H200, and that of no ring what `wgmma` was, 1.5 times
+    as much; the best schedule by hand there is near the top, that of 32 x 32 a warp is not."""
+    fastest = ranked(matmul(4096, 4096, 4096, dtype, turned=True), rings=True)[0][0]
+    assert 2 * 4096**3 / rate / 1.5 < fastest < 2 * 4096**3 / rate
+    found = ranked(matmul(4096, 4096, 4096, dtype, turned=True), rings=False)
     assert 2 * 4096**3 / rate < found[0][0] < 3 * 2 * 4096**3 / rate
     order = [row for _, row in found]
     assert order.index((2, 4, 2, 8, terms)) < len(order) // 10 < order.index((2, 2, 2, 4, terms))

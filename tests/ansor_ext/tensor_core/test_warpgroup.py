@@ -39,7 +39,7 @@ REFUSED = {
         replace(HALF, turned=False, sizes=(128, 128, 160), block=(64, 128, 64), warp=(16, 128)),
         "from a multiple of",
     ),
-    "fragments one by one": (replace(HALF, pairs=False), "two tiles at a time"),
+    "fragments value by value": (replace(HALF, matrices="a"), "one tile or two at a time"),
 }
 
 
