@@ -4,11 +4,11 @@
     columns  [blocks, warps, instructions of a warp] x 8             two lengths
     terms    [iterations, instructions of an iteration] x 8, 16 or 32  one length
 
-All lengths are powers of two, whatever the extents, and columns of groups of warps three quarters of them, too, of
-which blocks may fill a machine better: tiles run over the edge (`te_lite/bounds/overrun.py`), except for iterations of
-a part of split sums, behind whose end is the next part.  They limit each
-other by the registers of a thread, those of a multiprocessor, and shared memory, so they are decided together.  Every
-thread of a block has the same share of vectors to fetch.
+All lengths are powers of two, whatever the extents, and columns of groups of warps three quarters of them, too, those
+of rings any number, of which blocks may fill a machine better: tiles run over the edge (`te_lite/bounds/overrun.py`),
+except for iterations of a part of split sums, behind whose end is the next part.  They limit each other by the
+registers of a thread, those of a multiprocessor, and shared memory, so they are decided together.  Every thread of a
+block has the same share of vectors to fetch.
 """
 
 from __future__ import annotations
