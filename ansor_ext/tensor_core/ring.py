@@ -220,11 +220,9 @@ class _Ring:
     @property
     def _tile(self) -> Expr:
         """The tile of an iteration."""
-        return (
-            binary("%", self._turn, self.pipe.tiles)
-            if self.counted is None
-            else BufferLoad(self.counted[0], as_expr(0))
-        )
+        if self.counted is None:
+            return binary("%", self._turn, self.pipe.tiles)
+        return BufferLoad(self.counted[0], as_expr(0))
 
     @property
     def _tile_before(self) -> Expr:
@@ -275,22 +273,25 @@ class _Ring:
 
     def _fetched(self, barriers: Buffer, edges: bool) -> Stmt:
         full, calls, nbytes = self._barrier(barriers, self._tile, False), list[Stmt](), as_expr(0)
-        own = {self.pipe.loop.var: binary("-", self.pipe.loop.var, self.pipe.tiles - 1)}
         for f in self.pipe.fetches:
-            now, size = fetch_at(f, own, self.ranges), bytes_of(f.tile)
-            now = replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index)
+            now, size = self._now(f), bytes_of(f.tile)
             boxes: list[Stmt] = list(self._boxes(now, full))
             for start, edge in self._edges(f) if edges else ():
                 count, left = f.box.extents[_rows_axis(f.box)], f.box.view[_rows_axis(f.box)] - edge
-                some = list(self._boxes(now, full, left))
                 beyond = compare(">=", start, edge)
                 nbytes = binary("-", nbytes, select(beyond, size - size // count * left, 0))
-                calls.append(If(beyond, seq(*some)))
+                calls.append(If(beyond, seq(*self._boxes(now, full, left))))
                 boxes = [If(compare("<", start, edge), seq(*boxes))]
             calls += boxes
             nbytes = binary("+", nbytes, size)
         expected = RingCall("ring_expect", (full, self.ranges.simplify(nbytes)))
         return seq(self._await(barriers, True), expected, *calls, *self._counting())
+
+    def _now(self, f: Fetch) -> Fetch:
+        """A fetch as it is in its own iteration, and not ahead."""
+        own = {self.pipe.loop.var: binary("-", self.pipe.loop.var, self.pipe.tiles - 1)}
+        now = fetch_at(f, own, self.ranges)
+        return replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index)
 
     def _edges(self, f: Fetch) -> Iterator[tuple[Expr, int]]:
         """Where a box begins, and from where on it is not whole, if it may reach beyond the edge of its array.
@@ -298,13 +299,11 @@ class _Ring:
         What lies there takes the engine longer than what does not.  If it belongs to results that are not stored, it is
         not fetched: nothing else depends on what is in its place.
         """
-        if f.box.pixels is not None:
-            return
         axis = _rows_axis(f.box)
         start, extent, whole = self.ranges.simplify(f.box.start[axis]), f.box.view[axis], f.box.extents[axis]
         aligned = self.ranges.simplify(binary("%", start, whole))
-        shared = self.cluster is not None and _is_for_all(f, self.cluster)
-        if shared or axis == len(f.box.view) - 1 or not (isinstance(aligned, Const) and aligned.value == 0):
+        other = f.box.pixels is not None or (self.cluster is not None and _is_for_all(f, self.cluster))
+        if other or axis == len(f.box.view) - 1 or not (isinstance(aligned, Const) and aligned.value == 0):
             return
         first, count = self.results.get(f.tile, (None, 0))
         if extent % whole and first is not None and count == extent and same(first, start):

@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from math import prod
 
 from ansor.sketch.rule import SketchContext, SketchRule
@@ -98,6 +97,8 @@ KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True))
 CLUSTERS, SECTOR_BYTES = ((1, 1), (2, 1), (1, 2)), 32
 """Blocks of a cluster, rows and columns of them, which share the tiles of a ring that are the same for them: a launch
 of clusters takes longer, but rows that begin within a sector of L2 cost twice what others do."""
+MOST = (128, 256)
+"""Rows and columns of the largest block."""
 RINGS = tuple([Kind(True, joined=joined, ring=True, cluster=n) for n in CLUSTERS for joined in (False, True)])
 """Those of one line a warp; with a ring."""
 
@@ -150,13 +151,15 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
     rules = rules_around(ctx, _is_mine)
     out = _derived(ctx, start, rules, KINDS + RINGS)
     out += [s for state in with_rings if state is not start for s in _derived(ctx, state, rules, RINGS)]
-    every = [(start, KINDS, BLOCK)], [(state, RINGS, RING_BLOCK) for state in with_rings]
-    for state, kinds, block in chain(*every):
+    for state, kinds, block in [(start, KINDS, BLOCK), *[(state, RINGS, RING_BLOCK) for state in with_rings]]:
         wanted = partial(part_factors, block=block)
         for factor in sorted({f for k in range(len(state.stages)) for f in wanted(ctx, state, k)}):
-            found = _derived(ctx, state, (PartsOverBlocks(factor, wanted), *rules), kinds)
-            out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
+            out += [s for s in _derived(ctx, state, (PartsOverBlocks(factor, wanted), *rules), kinds) if _is_split(s)]
     return out
+
+
+def _is_split(sketch: State) -> bool:
+    return any(isinstance(step, RFactor) for step in sketch.steps)
 
 
 def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
@@ -225,7 +228,7 @@ def _roles(ctx: SketchContext, state: State, k: int, kind: Kind, tiles: int = 0)
     roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1, kind.ring)
     if roles is not None and kind.ring:
         tiles = tiles or min(_tiles(whole, kind))
-        alone = max(kind.cluster) == 1 or _are_shared(state, k, roles, run)
+        alone = max(kind.cluster) == 1 or (run is None and _are_shared(state, k, roles, kind))
         if not alone or not _are_fetched(whole, state, k, roles, run, tiles):
             return None
     if roles is None or not kind.groups or not is_part_of_split(state, k):
@@ -237,7 +240,7 @@ def _roles(ctx: SketchContext, state: State, k: int, kind: Kind, tiles: int = 0)
 def _are_fetched(whole: State, state: State, k: int, roles: Roles, run: tuple[int, int] | None, tiles: int) -> bool:
     """Whether the copy engine fetches the factors of stage `k` to a ring of so many tiles, of which the axes of a `run`
     of the `whole` state are one: as rows in memory, or as windows, and twice around where these have several axes."""
-    if _are_matrices(state, k, roles, run):
+    if (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles):
         return True
     op = state.stages[k].op
     several = len([n for n in extents_of(op)[len(op.axis) :] if n > 1]) > 1
@@ -245,16 +248,14 @@ def _are_fetched(whole: State, state: State, k: int, roles: Roles, run: tuple[in
     return run is not None and not early and not roles.b.reindexed and are_windows(whole, k, roles.a.stage, run)
 
 
-def _are_matrices(state: State, k: int, roles: Roles, run: tuple[int, int] | None) -> bool:
-    """Whether the factors of stage `k`, of which the axes of a `run` are one, lie in memory as it reads them."""
-    return (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles)
-
-
-def _are_shared(state: State, k: int, roles: Roles, run: tuple[int, int] | None) -> bool:
-    """Whether blocks of a cluster may win by sharing tiles: of matrices as they are given, some out of sectors."""
-    given = [f for f in (roles.a, roles.b) if not is_copied(state, f.stage)]
-    apart = not all(_in_sectors(state, f) for f in given)
-    return len(given) == 2 and apart and _are_matrices(state, k, roles, run)
+def _are_shared(state: State, k: int, roles: Roles, kind: Kind) -> bool:
+    """Whether blocks of a cluster may win by sharing tiles: of matrices as they are given, some out of sectors, whose
+    largest blocks are not the only ones."""
+    given = [f for f in (roles.a, roles.b) if not f.reindexed and not is_copied(state, f.stage)]
+    extents = extents_of(state.stages[k].op)
+    sides = zip(kind.cluster, (roles.m, roles.n), MOST, strict=True)
+    several = all(n == 1 or extents[axis] > most for n, axis, most in sides)
+    return len(given) == 2 and several and not all(_in_sectors(state, f) for f in given)
 
 
 def _in_sectors(state: State, factor: Factor) -> bool:
@@ -381,9 +382,8 @@ def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:
     sums, roles, op = s[made.sums], made.roles, made.roles.op
     loops, space = list(sums.leaf_iter_vars), len(sums.op.axis)
     outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n, roles.k)]
-    tile_i, i = split_loop(s, sums, loops[roles.m], (op.m,))
-    tile_j, j = split_loop(s, sums, loops[roles.n], (op.n,))
-    steps, k = split_loop(s, sums, loops[roles.k], (op.k,))
+    sides = (roles.m, op.m), (roles.n, op.n), (roles.k, op.k)
+    (tile_i, i), (tile_j, j), (steps, k) = (split_loop(s, sums, loops[axis], (length,)) for axis, length in sides)
     iteration, step = split_loop(s, sums, steps, (None,))
     kept, summed = [x for x in outer if x in loops[:space]], [x for x in outer if x in loops[space:]]
     parts = [summed.pop(0)] if op.element.apart else []

@@ -124,10 +124,8 @@ def products(sketch: State) -> tuple[Product, ...]:
 
 
 def _beside(sketch: State, k: int, attach: Attach) -> tuple[int, int]:
-    """How many lines of rows, or of columns, a warp computes of stage `k` at a time.
-
-    They are the first loop inside the one over warps, where its length is not undecided.
-    """
+    """How many lines of rows, or of columns, a warp computes of stage `k` at a time: the first loop inside the one over
+    warps, where its length is not undecided."""
     root = sketch.stages[attach.stage]
     inside = root.iters[root.position(attach.iter) + 1]
     if not isinstance(inside.extent, int):
