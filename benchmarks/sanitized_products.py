@@ -28,7 +28,7 @@ import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.target.target import FP32X3, TF32, Target
 from ansor.sketch.generate import extra_sketches
-from ansor_ext.pipeline.steps import COPY_ENGINE, Pipeline
+from ansor_ext.pipeline.steps import by_copy_engine
 from benchmarks import report
 from codegen_cuda.driver.module import CudaModule, open_device
 from codegen_cuda.driver.toolkit import sanitizer_path
@@ -93,7 +93,7 @@ def program_of(watched: Watched, seed: int) -> tuple[Checker, State]:
 
 def in_ring(sketch: State) -> bool:
     """Whether the copy engine fetches tiles."""
-    return any(isinstance(step, Pipeline) and step.by == COPY_ENGINE for step in sketch.steps)
+    return any(by_copy_engine(stage) for stage in sketch.stages)
 
 
 def run_one(name: str, seed: int) -> None:

@@ -28,7 +28,7 @@ from te_lite.loops.stmt import (
 
 from .instructions import WarpMultiply
 from .pixel_boxes import PixelBoxes
-from .ring_fetches import require_turns, tiles_of
+from .ring_fetches import require_private, require_turns, tiles_of
 from .row_folds import folded, with_inverses
 from .tile_copies import Copies, Fetch, refuse
 
@@ -132,10 +132,7 @@ def _fetches(
 
 def _check(chain: Chain, ranges: Simplifier) -> None:
     """Nothing but what stands before all iterations, and the tiles, may go through shared memory."""
-    rest = [x for s in (*chain.clear, *chain.between, *chain.moved, *chain.last) for x in stmts_of(s)]
-    used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
-    plain = not any(b.storage == "shared" for b in used) and not any(isinstance(x, Barrier) for x in rest)
-    refuse(plain, "nothing else may go through shared memory")
+    require_private([*chain.clear, *chain.between, *chain.moved, *chain.last])
     own = {chain.second.d.buffer, chain.second.a.buffer}
     at_work = {b for s in chain.between for b in stored_in(s)} | {e.buffer for s in chain.between for e in loads_in(s)}
     refuse(not own & at_work and chain.loop.extent > 1, "products must overlap with what is between them")

@@ -9,17 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from codegen_cuda.program.cuda_program import loads_in
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute
-from te_lite.loops.stmt import Buffer, For, If, Stmt, stored_in
+from te_lite.loops.stmt import Barrier, Buffer, For, If, Stmt, stmts_of, stored_in
 
 from .instructions import RingCall
 from .mma import GROUP_ROW_BYTES
 from .pixel_boxes import told
 from .tile_copies import Fetch, refuse, size_of
+
+
+def require_private(stmts: Sequence[Stmt]) -> None:
+    """Statements of threads that multiply must not meet, nor use shared memory.  Raises EmitError for others."""
+    rest = [x for s in stmts for x in stmts_of(s)]
+    used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
+    plain = not any(b.storage == "shared" for b in used) and not any(isinstance(x, Barrier) for x in rest)
+    refuse(plain, "nothing else may go through shared memory")
 
 
 def tiles_of(copies: Sequence[Stmt]) -> int:

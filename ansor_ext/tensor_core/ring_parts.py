@@ -17,7 +17,7 @@ from te_lite.loops.stmt import Barrier, Buffer, For, If, Stmt, Store, bodies, fl
 
 from .instructions import WarpMultiply
 from .pixel_boxes import PixelBoxes
-from .ring_fetches import require_turns, tiles_of
+from .ring_fetches import require_private, require_turns, tiles_of
 from .tile_copies import Copies, Fetch, blocks_of, refuse
 
 
@@ -109,10 +109,7 @@ def _is_pipeline(s: Stmt) -> bool:
 
 def _check(pipe: Pipe, fetch: If, before: Sequence[Fetch], ranges: Simplifier) -> None:
     """All other statements must be of threads that multiply; tiles hold what iterations fetch, where they read it."""
-    rest = [x for s in (*pipe.clear, *pipe.last) for x in stmts_of(s)]
-    used = {b for s in rest for b in stored_in(s)} | {e.buffer for s in rest for e in loads_in(s)}
-    shared = [b for b in used if b.storage == "shared"]
-    refuse(not shared and not any(isinstance(x, Barrier) for x in rest), "nothing else may go through shared memory")
+    require_private([*pipe.clear, *pipe.last])
     read = [e for s in pipe.loads for e in loads_in(s) if e.buffer in {f.tile for f in pipe.fetches}]
     read += [e for e in pipe.product.places if e.buffer.storage == "shared"]
     require_turns(pipe.loop, pipe.fetches, fetch, before, read, ranges)

@@ -167,7 +167,7 @@ def grids(sketch: State, hardware: HardwareParams) -> list[Grid]:
 def without_points(sketch: State, hardware: HardwareParams) -> bool:
     """Whether no length of a ring of the sketch has just its number of tiles; of floats in parts any will do."""
     rings = [p for p in products(sketch) if p.shared[0].in_boxes and not p.op.element.apart]
-    return any(not list(_ring_points(p, hardware)) for p in rings)
+    return any(next(_ring_points(p, hardware), None) is None for p in rings)
 
 
 @lru_cache(maxsize=512)
