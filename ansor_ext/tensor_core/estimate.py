@@ -137,7 +137,14 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
         stored = parts_of_result * (sums.elements / LANES * STORED_CYCLES * share + PART)
         fetched = fetches * GROUP_ROW_BYTES * (op.m * warps + sums.elements / op.m)
         blocks, cluster = _ring_blocks(sums.nest)
-        reads = fetched * (1 + 1 / cluster) / 2 * blocks * _in_sectors(sums.nest) / RING_L2
+        reads = (
+            fetched
+            * (1 + 1 / cluster)
+            / 2
+            * smaller(blocks, machine.multiprocessors)
+            * _in_sectors(sums.nest)
+            / RING_L2
+        )
         shared = OVERLAP * (shared + fetched / SHARED_BYTES)
         busy = np.maximum(np.maximum(tensor, shared), reads) + stored + np.where(cluster > 1, CLUSTERED, 0)
         return busy, busy
@@ -195,10 +202,14 @@ def _in_ring(nest: Nest) -> bool:
 def _ring_blocks(nest: Nest) -> tuple[Any, Any]:
     """How many blocks of a ring have work at a time, and how many are a cluster."""
     cluster = extent_of_tags(nest.loops, ("blockIdx.y",))
-    (block,) = [x for x in nest.loops if x.tag == "blockIdx.x"]
+    return product([_at_a_time(nest, x) for x in nest.loops if x.tag == "blockIdx.x"]) * cluster, cluster
+
+
+def _at_a_time(nest: Nest, block: Loop) -> Any:
+    """The iterations of a loop of blocks that are there: fewer than it has where blocks stay for several parts."""
     root = nest.bounds.state.stages[block.stage]
     whole = [root.vars[r.parent].extent for r in root.relations if isinstance(r, SplitRel) and block.uid in r.children]
-    return smaller(block.extent, whole[0] if whole else block.extent) * cluster, cluster
+    return smaller(block.extent, whole[0] if whole else block.extent)
 
 
 def _in_sectors(nest: Nest) -> float:

@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.analytical import machine_of, seconds
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.rule import SketchContext
+from ansor.space.programs import programs
+from ansor.space.sample import sample_rows
+from ansor.space.spaces import home, space_of
 from ansor_ext.attention.attention import Grain, attention_of, group_grains, in_groups, scheduled
 from ansor_ext.tensor_core import chained_ring
 from codegen_cuda import compile_source, emit
@@ -171,6 +175,16 @@ def test_sketches_are_for_hoppers_and_halves() -> None:
     assert of_groups(Case((1, 256, 256, 64)), "cuda -arch=sm_80") == 0
     assert of_groups(Case((1, 256, 256, 40)), "cuda -model=H200") == 0
     assert of_groups(Case((1, 256, 256, 64), dtype="float32"), "cuda -model=H200 -precision=tf32") == 0
+
+
+def test_estimates_are_near_what_was_measured() -> None:
+    """Two groups of warps: 120 us with 128 keys an iteration, 146 us with 64, on an H200."""
+    machine, times = machine_of(TARGET, HARDWARE), []
+    for grain in (Grain(8, 1, 128, 2, True), Grain(8, 1, 64, 2, True)):
+        space = space_of(program(Case((32, 2048, 2048, 128)).tensors(), grain), TARGET, HARDWARE)
+        rows = sample_rows(home(space), 1, np.random.default_rng(0), TARGET, HARDWARE)
+        times.append(float(seconds(programs(home(space), rows, TARGET, HARDWARE), machine)[0]))
+    assert 60e-6 < times[0] < times[1] < 180e-6
 
 
 def test_steps_are_recorded() -> None:
