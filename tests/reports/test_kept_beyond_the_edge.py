@@ -55,6 +55,7 @@ def scheduled(kind: str, n: int, rows: int, columns: int, tile: int, own: int, t
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.one_in(2)
 def test_of_all_sizes(kind: str) -> None:
     rng = np.random.default_rng(7)
     sizes = list(product((3, 5), (2, 3, 4), ((3, 1), (2, 3)), (0, 2), (0, 2, 4)))

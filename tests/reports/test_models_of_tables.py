@@ -106,7 +106,7 @@ def some_targets(count: int) -> Any:
     return lambda rng: [(int(t), float(np.float32(rng.normal()))) for t in rng.integers(0, count, rng.integers(1, 3))]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_regressors(seed: int) -> None:
     rng = np.random.default_rng(seed)

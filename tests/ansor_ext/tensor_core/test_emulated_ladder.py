@@ -17,7 +17,7 @@ HALVES = 2e-3
 
 
 @pytest.mark.parametrize("rung", rungs().values(), ids=rungs())
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_rung_computes_its_product(rung: Rung) -> None:
     error, _ = emulated(rung, 256, 512, 1)
     assert error <= HALVES
@@ -87,7 +87,7 @@ def test_products_that_begin_before_their_tile_has_come_are_reported() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_a_fault_is_reported(name: str) -> None:
     old, new, message = FAULTS[name]
     with pytest.raises(EmulatorError, match=message):
@@ -117,7 +117,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_a_wrong_layout_is_seen(name: str) -> None:
     try:
         error, _ = emulated(LAST, 256, 128, 1, _spoilt(*WRONG[name]))

@@ -70,7 +70,7 @@ def assert_right(program: Ring, execute: Callable[[list[np.ndarray]], object]) -
 
 @emulated
 @pytest.mark.parametrize("name", RINGS)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_programs(name: str) -> None:
     """The emulator, against float64."""
     program = RINGS[name]
@@ -81,7 +81,7 @@ def test_programs(name: str) -> None:
 
 @emulated
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_pairs_of_blocks(name: str) -> None:
     """Two blocks fetch half of what both need each, whether both have results to store or not."""
     program = PAIRS[name]

@@ -149,7 +149,7 @@ def assert_right(out: np.ndarray, want: np.ndarray, more: float = 1.0) -> None:
 @emulated
 @pytest.mark.parametrize("draw", range(8))
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(20)
+@pytest.mark.one_in(40)
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
     func, arrays, want = drawn(name, draw)
     made = emit(func)
