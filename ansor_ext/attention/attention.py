@@ -276,13 +276,12 @@ def scheduled(start: State, made: Attention, grain: Grain) -> State:
         s[x].compute_at(s[sums], step)
     rows = [start.stages[made.scores].op.reduce_axis[0].extent] * 2 + [total.shape[-1]]
     for k, (tile, factor, row) in enumerate(zip(shared, factors, rows, strict=True)):
-        tiles, row_bytes = grain.tiles if k else 1, ceildiv(row, op.k) * op.k * op.element.nbytes
-        if grain.groups and k:
-            s[tile].pipeline(tiles, COPY_ENGINE)
+        if not grain.groups:
+            fetched(s[tile], factor, ops[k], Warps(count=grain.warps), ceildiv(row, op.k) * op.k * op.element.nbytes)
+        if k and grain.tiles > 1:
+            s[tile].pipeline(grain.tiles, COPY_ENGINE if grain.groups else "")
         elif grain.groups:
             s[tile].swizzle(1)
-        else:
-            fetched(s[tile], factor, ops[k], Warps(count=grain.warps), tiles, row_bytes)
         loaded(s[parts[k]], factor, ops[k], "abb"[k])
     s[part].split_fragment(*sides(s[part], made.of_sums.a, "a"), f"{op.name}.a")
     for x in (term, extreme, whole):

@@ -41,9 +41,8 @@ def shared_copy(s: Schedule, factor: Factor, source: Tensor, sums: Tensor) -> Te
     return copy
 
 
-def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int, row: int = 0) -> None:
-    """All threads of a block fetch a tile of a factor, in vectors that its rows are multiples of; with `tiles` of them,
-    iterations ahead.
+def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, row: int = 0) -> None:
+    """All threads of a block fetch a tile of a factor, in vectors that its rows are multiples of.
 
     Rows that `ldmatrix` reads are swizzled; those of `row` bytes, if given, begin apart where they cannot be.
     """
@@ -67,8 +66,6 @@ def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int
     tile.vectorize(vector)
     if matrices and not apart:
         tile.swizzle()
-    if tiles > 1:
-        tile.pipeline(tiles)
 
 
 def pad_words(op: Mma) -> int:

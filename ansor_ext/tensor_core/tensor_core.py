@@ -35,9 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 
+from ansor.core.target.target import Target
 from ansor.sketch.rule import SketchContext, SketchRule
 from te_lite.computation.tensor import Tensor
 from te_lite.expr.dtype import BYTES
@@ -174,16 +175,9 @@ def _is_mine(ctx: SketchContext, state: State, k: int) -> bool:
 def _derived(ctx: SketchContext, start: State, rules: tuple[SketchRule, ...], kinds: Sequence[Kind]) -> list[State]:
     found = derive(ctx, rules, start, len(start.stages) - 1)
     able = [(state, kind) for kind in KINDS + RINGS for state in found if _products(ctx, state, kind)]
-    best = [(state, kind) for state, kind in able if kind.better == kind or (state, kind.better) not in able]
-    whole = [(state, kind) for state, kind in best if kind in kinds]
+    best = [x for x in able if x[1] in kinds and (x[1].better == x[1] or (x[0], x[1].better) not in able)]
     short = [(state, Kind(lines=lines)) for state in found for lines in (_lines(ctx, state) if kinds != RINGS else ())]
-    made = [
-        _on_tensor_cores(ctx, state, tiles, kind)
-        for state, kind in whole + short
-        for tiles in _tiles(state, kind)
-        if all(_roles(ctx, state, k, kind, tiles) is not None for k in _products(ctx, state, kind))
-    ]
-    return [sketch for sketch in made if not without_points(sketch, ctx.hardware)]
+    return [sketch for state, kind in best + short for sketch in _on_tensor_cores(ctx, state, kind)]
 
 
 def _tiles(state: State, kind: Kind) -> tuple[int, ...]:
@@ -195,7 +189,7 @@ def _tiles(state: State, kind: Kind) -> tuple[int, ...]:
 def _lines(ctx: SketchContext, state: State) -> tuple[int, ...]:
     """How many lines at a time are worth trying for the products of a state: none where none has short ones."""
     whole, kind = _products(ctx, state, Kind()), Kind(lines=2)
-    longest = max([_beside(_roles(ctx, state, k, kind), state, k) for k in whole], default=0)
+    longest = max([_beside(_roles(ctx.target, state, k, kind), state, k) for k in whole], default=0)
     return tuple([n for n in LINES if n < 2 * longest])
 
 
@@ -209,10 +203,11 @@ def _beside(roles: Roles | None, state: State, k: int) -> int:
 
 def _products(ctx: SketchContext, state: State, kind: Kind) -> list[int]:
     """The stages that tensor cores can compute in sketches of a kind."""
-    return [k for k in range(len(state.stages)) if _roles(ctx, state, k, kind) is not None]
+    return [k for k in range(len(state.stages)) if _roles(ctx.target, state, k, kind) is not None]
 
 
-def _roles(ctx: SketchContext, state: State, k: int, kind: Kind, tiles: int = 0) -> Roles | None:
+@lru_cache(maxsize=512)
+def _roles(target: Target, state: State, k: int, kind: Kind, tiles: int = 0) -> Roles | None:
     """The roles in sketches of a kind, with so many tiles in the pipeline or the fewest; None where there are none.
 
     Of several lines at a time each fills its tiles.  The iterations of groups of warps are of one length: parts of
@@ -225,7 +220,7 @@ def _roles(ctx: SketchContext, state: State, k: int, kind: Kind, tiles: int = 0)
     if run is not None:
         state = state if elementwise_reader(state, k) is not None else apply(state, CacheWrite(k, "local"))
         state = apply(state, JoinAxes(k, *run))
-    roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1, kind.ring)
+    roles = roles_of(target, state, k, kind.groups, kind.lines > 1, kind.ring)
     if roles is not None and kind.ring:
         tiles = tiles or min(_tiles(whole, kind))
         alone = max(kind.cluster) == 1 or (run is None and _are_shared(state, k, roles, kind))
@@ -275,11 +270,12 @@ def _kind_of(ctx: SketchContext, state: State, k: int, wanted: Kind) -> Kind | N
     """The wanted kind if stage `k` has roles in it, else another one; None where tensor cores cannot compute it."""
     alone = replace(wanted, cluster=(1, 1))
     kinds = (wanted, alone, replace(alone, ring=False), Kind(), Kind(joined=True), *RINGS)
-    return next((kind for kind in kinds if _roles(ctx, state, k, kind) is not None), None)
+    return next((kind for kind in kinds if _roles(ctx.target, state, k, kind) is not None), None)
 
 
-def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -> State:
-    """All products of a state on tensor cores: first all stages, then their loops, which name stages by number."""
+def _on_tensor_cores(ctx: SketchContext, state: State, kind: Kind) -> list[State]:
+    """All products of a state on tensor cores, a sketch for each number of tiles that some of its lengths have: first
+    all stages, then their loops, which name stages by number, and last the pipelines."""
     s = Schedule(state)
     keys = [stage.op.key for k, stage in enumerate(state.stages) if _is_product(ctx, state, k)]
     made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), kind) for key in keys]
@@ -289,13 +285,23 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
             s[tile].compute_at(s[product.sums], iteration)
-            if product.kind.ring:
-                s[tile].pipeline(tiles, COPY_ENGINE)
-            else:
-                fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
+            if not product.kind.ring:
+                fetched(s[tile], product.factors[k], product.roles.op, Warps(sources))
         for k, part in enumerate(product.parts):
             s[part].compute_at(s[product.sums], step)
             loaded(s[part], product.factors[k], product.roles.op, "ab"[k], 1 if product.kind.ring else 2)
+    rings = _products(ctx, state, kind)
+    counts = [n for n in _tiles(state, kind) if all(_roles(ctx.target, state, k, kind, n) is not None for k in rings)]
+    found = [_pipelined(s.state, made, n) for n in counts]
+    return [sketch for sketch in found if not without_points(sketch, ctx.hardware)]
+
+
+def _pipelined(state: State, made: Sequence[Parts], tiles: int) -> State:
+    """The schedule of products with so many tiles in each of their pipelines."""
+    s = Schedule(state)
+    for product in made:
+        for tile in product.shared:
+            s[tile].pipeline(tiles, COPY_ENGINE if product.kind.ring else "")
     return s.state
 
 
@@ -306,7 +312,7 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: Kind) -> Parts:
     """Stage `k` with its sums, fragments and shared tiles as stages of their own, as in sketches of the wanted kind."""
     kind, reader = _kind_of(ctx, s.state, k, wanted), elementwise_reader(s.state, k)
     assert kind is not None
-    roles, joined = _roles(ctx, s.state, k, kind), joinable(s.state, k, kind.ring) if kind.joined else None
+    roles, joined = _roles(ctx.target, s.state, k, kind), joinable(s.state, k, kind.ring) if kind.joined else None
     assert roles is not None
     result = s.state.stages[k].op.output()
     sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]
