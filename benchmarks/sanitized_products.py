@@ -3,14 +3,15 @@
     python -m benchmarks.sanitized_products [--jobs 14] [--seconds 450] [--seed 0] [--json FILE] [NAME ...]
 
 One program of each computation: products of every precision, linear layers, batches, convolutions, split sums, groups
-of warps, rings, attention; tiles, warps and tiles in the pipeline are drawn.  Every program has processes of its own,
-several at a time, and its result is checked.  FILE has what is known after each; what the seconds do not suffice for is
-said.
+of warps, rings, windows, attention; tiles, warps and tiles in the pipeline are drawn.  Every program has processes of
+its own, several at a time, and its result is checked.  FILE has what is known after each; what the seconds do not
+suffice for is said.  A NAME is that of a computation, or a pattern of several: `'ring*'`.
 """
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import os
 import re
 import subprocess
@@ -36,6 +37,8 @@ from te_lite.errors import require
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.state import State
 from tests.ansor_ext.attention.test_attention import EVERY as ATTENTION
+from tests.ansor_ext.attention.test_attention_in_groups import CASES as CHAINS
+from tests.ansor_ext.tensor_core.test_ring_convolutions import CASES as WINDOWS
 from tests.ansor_ext.tensor_core.test_ring_sketches import CASES as RINGS
 from tests.ansor_ext.tensor_core.test_tensor_core_rule import (
     EVERY,
@@ -77,6 +80,11 @@ PROGRAMS: dict[str, Watched] = {
     **{name: Watched(tensors, FP32X3) for name, tensors in PARTS.items()},
     **{f"attention, {name}": Watched(case.tensors, rule="attention") for name, case in ATTENTION.items()},
     **{f"ring, {name}": Watched(partial(list, case), groups=True, ring=True) for name, case in RINGS.items()},
+    **{f"windows, {name}": Watched(case.tensors, groups=True, ring=True) for name, case in WINDOWS.items()},
+    **{
+        f"attention in groups, {name}": Watched(case.tensors, rule="attention", groups=True, ring=True)
+        for name, (case, _) in CHAINS.items()
+    },
 }
 
 
@@ -159,13 +167,14 @@ def main() -> None:
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--one", metavar="NAME", help="run this program here, unwatched")
     options = p.parse_args()
-    report.require_names("computation", [*options.names, *([options.one] if options.one else [])], PROGRAMS)
+    names = [name for pattern in options.names for name in fnmatch.filter(PROGRAMS, pattern) or [pattern]]
+    report.require_names("computation", [*names, *([options.one] if options.one else [])], PROGRAMS)
     device = report.gpu()
     if options.one:
         return run_one(options.one, options.seed)
     law = "compute-sanitizer is needed and neither on PATH nor in CUDA_HOME; it comes with NVIDIA's CUDA toolkit"
     require(sanitizer_path() is not None, TaskError, "sanitized_products", law)
-    rows = watch(options.names or list(PROGRAMS), options, device)
+    rows = watch(names or list(PROGRAMS), options, device)
     for row in rows:
         if "said" in row:
             print(f"--- {row['tool']}, {row['program']}: {row['reports']} reports\n{row['said']}")
