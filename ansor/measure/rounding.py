@@ -30,11 +30,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial, reduce
 
 from te_lite import ComputeDAG
 from te_lite.computation.tensor import ComputeOp, Tensor, make_compute
 from te_lite.expr.dtype import SMALL_FLOATS, STORED
-from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Combiner, Compare, Const, Expr, Logical, Reduce, Select, Var
+from te_lite.expr.expr import FLOATS, Binary, Call, Cast, Combiner, Compare, Const, Expr, Load, Logical, Reduce, Var
 from te_lite.expr.own_reducers import chooses
 from te_lite.expr.reduction import max as max_reduce
 from te_lite.expr.reduction import prod as prod_reduce
@@ -55,6 +56,7 @@ from .rounding_expr import (
     product,
     rounding,
     shown,
+    size_of,
     times,
     uncertain,
     unit,
@@ -186,7 +188,7 @@ class _Reduction:
         factors = [(magnitude(f), plus(self.of.errors.of(f), self._cut(f))) for f in _factors(self.source)]
         size, carried = product(factors)
         if len(factors) > 1:
-            size = math_product([_size(f) for f in _factors(self.source)])
+            size = math_product([size_of(f) for f in _factors(self.source)])
         elif carried:
             carried = [shown(self.of.errors.of(self.source))]
         n = reduction_length(self.of.op) + len(factors)
@@ -208,14 +210,19 @@ class _Reduction:
         return self._cuts and self.of.precision == FP32X3
 
     def _cut(self, factor: Expr) -> Expr | None:
-        """What a factor of a sum of products loses where it may be read as TF32, or in two parts."""
+        """What a factor of a sum of products loses where it may be read as TF32, or in two parts.
+
+        Small floats that are shares of a whole may be rounded before they are divided.
+        """
+        if isinstance(factor, Cast) and factor.a.dtype in SMALL_FLOATS and _is_quotient(factor):
+            return Binary("*", magnitude(factor), Const(unit(factor.a.dtype), REAL))
         exact = isinstance(factor, Cast) and factor.a.dtype in (*SMALL_FLOATS, "float16")
         if not self._cuts or factor.dtype != "float32" or exact:
             return None
         cut: Expr = Const(CUT[self.of.precision], REAL)
         if not self._in_parts:
             return Binary("*", magnitude(factor), cut)
-        cut = Select(Compare(">", magnitude(factor), Const(BIG, REAL)), Const(CUT_BEYOND, REAL), cut)
+        cut = where(Compare(">", magnitude(factor), Const(BIG, REAL)), Const(CUT_BEYOND, REAL), cut)
         return plus(Binary("*", magnitude(factor), cut), Const(least("float32"), REAL))
 
     def _added(self, n: int, total: Expr) -> Expr:
@@ -224,7 +231,7 @@ class _Reduction:
         worst = Binary("*", magnitude(total), Const(u * min(float(n), SPREAD * math.sqrt(n)), REAL))
         if SPREAD * u * n <= noise:  # sum |terms| is at most sqrt(n) times the root of the sum of squares
             return worst
-        squares = self.reduced(math_product([f for g in _factors(self.source) for f in (_size(g), _size(g))]))
+        squares = self.reduced(math_product([f for g in _factors(self.source) for f in (size_of(g), size_of(g))]))
         level = Binary("+", magnitude(self.value), Call("sqrt", (magnitude(squares),), REAL))
         return Binary("min", worst, Binary("*", level, Const(max(noise, SPREAD / 2 * u * math.sqrt(n)), REAL)))
 
@@ -234,7 +241,7 @@ class _Reduction:
         grown = Binary("*", shown(plus(size, error)), Const(1 + 2 * unit(self.source.dtype), REAL))
         widened, plain = [self.of.read(prod_reduce(x, self.body.axes, self.body.condition)) for x in (grown, size)]
         highest = self.of.read(prod_reduce(Binary("max", grown, Const(1.0, REAL)), self.body.axes, self.body.condition))
-        error = plus(Binary("-", widened, plain), rounding(self.value, _size(self.value)))
+        error = plus(Binary("-", widened, plain), rounding(self.value, size_of(self.value)))
         return where(overflows(highest, self.source.dtype), INFINITE, error)
 
     def _first(self, exact: bool) -> Expr | None:
@@ -244,7 +251,7 @@ class _Reduction:
         widest = self._largest(unless_nan(error, value))
         if self.k == 1 or exact or error is None or widest is None:
             return widest if self.k == 1 else uncertain(widest)
-        near = Compare("<=", _size(Binary("-", value, best)), Binary("+", error, widest))
+        near = Compare("<=", size_of(Binary("-", value, best)), Binary("+", error, widest))
         count = self.reduced(Cast(REAL, near))
         return where(Compare(">", count, Const(1.0, REAL)), uncertain(widest), None)
 
@@ -260,13 +267,13 @@ class _Reduction:
             return plus(miscounted, own)
         weight = magnitude(count)
         moved = self.of.errors.of(mean)
-        sizes, squares = [self.reduced(math_product([weight, *[_size(mean)] * k])) for k in (1, 2)]
+        sizes, squares = [self.reduced(math_product([weight, *[size_of(mean)] * k])) for k in (1, 2)]
         off = plus(self._carried(times(weight, moved)), Binary("*", sizes, grown))
-        off = Binary("/", shown(plus(off, times(miscounted, _size(middle)))), magnitude(whole))
+        off = Binary("/", shown(plus(off, times(miscounted, size_of(middle)))), magnitude(whole))
         if self.k == 1:
             return off
         apart = shown(plus(off, self._largest(moved)))
-        own = Binary("*", shown(plus(self.reduced(_size(far)), squares)), grown)
+        own = Binary("*", shown(plus(self.reduced(size_of(far)), squares)), grown)
         crossed = Binary("*", Binary("*", Const(4.0, REAL), apart), sizes)
         return plus(self._carried(self.of.errors.of(far)), own, crossed, math_product([magnitude(whole), apart, apart]))
 
@@ -298,16 +305,15 @@ def _unconverted(e: Expr) -> Expr:
     return e
 
 
-def _size(e: Expr) -> Expr:
-    return Call("abs", (e,), REAL)
+def _is_quotient(e: Expr) -> bool:
+    if isinstance(e, Load) and isinstance(e.tensor.op, ComputeOp):
+        return _is_quotient(e.tensor.op.body[e.tensor.value_index])
+    return _is_quotient(e.a) if isinstance(e, Cast) else isinstance(e, Binary) and e.op == "/"
 
 
 def math_product(factors: Sequence[Expr]) -> Expr:
     """The product of expressions, as one expression."""
-    total = factors[0]
-    for factor in factors[1:]:
-        total = Binary("*", total, factor)
-    return total
+    return reduce(partial(Binary, "*"), factors)
 
 
 def _factors(e: Expr) -> list[Expr]:

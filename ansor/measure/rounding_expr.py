@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial, reduce
 
 import ml_dtypes
 import numpy as np
@@ -53,11 +54,8 @@ def real(e: Expr) -> Expr:
 
 def plus(*terms: Expr | None) -> Expr | None:
     """The sum of those errors that are not None."""
-    total: Expr | None = None
-    for term in terms:
-        if term is not None:
-            total = term if total is None else Binary("+", total, term)
-    return total
+    known = [term for term in terms if term is not None]
+    return reduce(partial(Binary, "+"), known) if known else None
 
 
 def times(a: Expr | None, b: Expr | None) -> Expr | None:
@@ -98,7 +96,7 @@ def rounding(e: Expr, size: Expr, units: float = 1.0) -> Expr | None:
     return whole if e.dtype == REAL else Select(overflows(size, e.dtype), INFINITE, whole)
 
 
-def _size(e: Expr) -> Expr:
+def size_of(e: Expr) -> Expr:
     return Call("abs", (real(e),), REAL)
 
 
@@ -145,10 +143,10 @@ class Errors:
                 own = self.tensors.get(tensor)
                 return plus(None if own is None else Load(own, indices), moved)
             case Binary(op="+" | "-"):
-                error = plus(self.of(e.a), self.of(e.b), rounding(e, Binary("+", _size(e.a), _size(e.b))))
+                error = plus(self.of(e.a), self.of(e.b), rounding(e, Binary("+", size_of(e.a), size_of(e.b))))
                 return _unwrapped(Binary(e.op, real(e.a), real(e.b)), error, e.dtype)
             case Binary(op="*"):
-                error = plus(*product([(magnitude(x), self.of(x)) for x in (e.a, e.b)])[1], rounding(e, _size(e)))
+                error = plus(*product([(magnitude(x), self.of(x)) for x in (e.a, e.b)])[1], rounding(e, size_of(e)))
                 return _unwrapped(Binary("*", real(e.a), real(e.b)), error, e.dtype)
             case Binary(op="min" | "max"):
                 return unless_nan(larger(self.of(e.a), self.of(e.b)), e.a, e.b)
@@ -171,14 +169,14 @@ class Errors:
     def _compared(self, a: Expr, b: Expr) -> Expr | None:
         """1 where the comparison may come out otherwise."""
         both = plus(self.of(a), self.of(b))
-        return None if both is None else Cast(REAL, Compare("<=", _size(Binary("-", real(a), real(b))), both))
+        return None if both is None else Cast(REAL, Compare("<=", size_of(Binary("-", real(a), real(b))), both))
 
     def _selected(self, cond: Expr, a: Expr, b: Expr) -> Expr | None:
         chosen, x, y = self.of(cond), self.of(a), self.of(b)
         error = None if x is None and y is None else where(cond, x, y)
         if chosen is None:
             return error
-        other = plus(larger(x, y), _size(Binary("-", real(a), real(b))))
+        other = plus(larger(x, y), size_of(Binary("-", real(a), real(b))))
         return where(_positive(chosen), other, error)
 
     def _divided(self, e: Binary) -> Expr | None:
@@ -187,28 +185,28 @@ class Errors:
         if e.dtype not in FLOATS:
             return uncertain(plus(x, y))
         quotient = Binary("/", real(e.a), real(e.b))
-        left = _size(e.b) if y is None else Binary("-", _size(e.b), y)
+        left = size_of(e.b) if y is None else Binary("-", size_of(e.b), y)
         carried = plus(x, times(magnitude(quotient), y))
         if carried is not None:
             carried = Binary("/", carried, left)
             carried = carried if y is None else where(_positive(left), carried, INFINITE)
-        rounded = rounding(e, _size(quotient))
+        rounded = rounding(e, size_of(quotient))
         if e.op == "/":
             return plus(carried, rounded)
         steps = _ends("floor", quotient, carried)
         if e.op == "//":
             return plus(steps, rounded)
         whole = magnitude(Call("floor", (quotient,), REAL))
-        return plus(x, times(magnitude(e.b), steps), times(whole, y), rounding(e, _size(e)))
+        return plus(x, times(magnitude(e.b), steps), times(whole, y), rounding(e, size_of(e)))
 
     def _cast(self, e: Cast) -> Expr | None:
         given = self.of(e.a)
         if e.dtype in FLOATS and e.dtype not in SMALL_FLOATS:
-            return given if np.can_cast(e.a.dtype, e.dtype) else plus(given, rounding(e, _size(e.a)))
+            return given if np.can_cast(e.a.dtype, e.dtype) else plus(given, rounding(e, size_of(e.a)))
         if given is None:
             return None
         if e.dtype == "bool":
-            return Cast(REAL, Compare("<=", _size(e.a), given))
+            return Cast(REAL, Compare("<=", size_of(e.a), given))
         if e.a.dtype not in FLOATS and e.dtype not in FLOATS:
             return _unwrapped(real(e.a), given, e.dtype)
         return self._narrowed(e, given)
@@ -233,10 +231,10 @@ class Errors:
             case _ if e.func in BITS:
                 return uncertain(plus(*map(self.of, e.args)))
             case "pow":
-                return plus(self._power(e), rounding(e, _size(e), 2 * FUNCTION))
+                return plus(self._power(e), rounding(e, size_of(e), 2 * FUNCTION))
             case _ if CALLS[e.func].whole:
                 return None if x is None else _ends(e.func, real(e.args[0]), x)
-        return plus(_carried(e.func, real(e.args[0]), x), rounding(e, _size(e), FUNCTION))
+        return plus(_carried(e.func, real(e.args[0]), x), rounding(e, size_of(e), FUNCTION))
 
     def _power(self, e: Call) -> Expr | None:
         a, b = map(real, e.args)
@@ -246,7 +244,7 @@ class Errors:
         value, found = Call("pow", (a, b), REAL), None
         for base in _both_ends(a, x):
             for exponent in _both_ends(b, y):
-                found = larger(found, _size(Binary("-", Call("pow", (base, exponent), REAL), value)))
+                found = larger(found, size_of(Binary("-", Call("pow", (base, exponent), REAL), value)))
         return found
 
 
@@ -261,7 +259,7 @@ def _unwrapped(value: Expr, error: Expr | None, dtype: str) -> Expr | None:
 
 def _apart(a: Expr, b: Expr) -> Expr:
     """How far two numbers of a dtype are apart: infinitely, where one alone is infinite or NaN."""
-    distance = _size(Binary("-", real(a), real(b)))
+    distance = size_of(Binary("-", real(a), real(b)))
     if a.dtype in FLOATS:
         one, two = [Call("isnan", (x,), "bool") for x in (a, b)]
         broken = Call("isnan", (distance,), "bool")
@@ -283,9 +281,7 @@ def _carried(func: str, value: Expr, error: Expr | None) -> Expr | None:
     if func == "tan":
         steep = Binary("+", Const(1.0, REAL), Binary("*", Call("tan", (value,), REAL), Call("tan", (value,), REAL)))
         return Binary("*", Binary("*", Const(2.0, REAL), steep), error)
-    if func == "cosh":
-        return _ends("cosh", _size(value), error)
-    return _ends(func, value, error)
+    return _ends(func, size_of(value) if func == "cosh" else value, error)
 
 
 def _ends(func: str, value: Expr, error: Expr | None) -> Expr | None:
@@ -295,7 +291,7 @@ def _ends(func: str, value: Expr, error: Expr | None) -> Expr | None:
     low, high = Binary("-", value, error), Binary("+", value, error)
     if CALLS[func].from_zero:
         low = Binary("max", low, NOTHING)
-    return _size(Binary("-", Call(func, (high,), REAL), Call(func, (low,), REAL)))
+    return size_of(Binary("-", Call(func, (high,), REAL), Call(func, (low,), REAL)))
 
 
 def product(factors: list[tuple[Expr, Expr | None]]) -> tuple[Expr, list[Expr]]:

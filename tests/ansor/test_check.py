@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -176,6 +177,28 @@ def test_classes_of_values_are_compared():
                     wrong = good.copy()
                     wrong[at] = other
                     assert mismatch(wrong, right) != "", (name, at, other)
+
+
+def test_shares_may_be_rounded_before_they_are_divided() -> None:
+    """As attention in one kernel does; shares that are left out, or not of the whole, are seen."""
+    x, v = te.placeholder((9, 200), name="x"), te.placeholder((200, 5), name="v", dtype="bfloat16")
+    k, j = te.reduce_axis((0, 200), "k"), te.reduce_axis((0, 200), "j")
+    terms = te.compute(x.shape, lambda *at: te.exp(x[at]), name="terms")
+    whole = te.compute((9,), lambda i: te.sum(terms[i, k], axis=k), name="whole")
+    shares = te.compute(x.shape, lambda i, k: te.cast("bfloat16", terms[i, k] / whole[i]), name="shares")
+    out = te.compute(
+        (9, 5), lambda i, o: te.sum(te.cast("float32", shares[i, j]) * te.cast("float32", v[j, o]), axis=j)
+    )
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(9, 200)) * 4, rng.uniform(-1, 1, (200, 5)).astype(ml_dtypes.bfloat16)
+    a = a.astype("float32")
+    right = accepted_values(te.ComputeDAG([x, v, out]), {x: a, v: b})[out]
+    e = np.exp(a.astype(float))
+    rounded = e.astype("float32").astype(ml_dtypes.bfloat16).astype(float)
+    early, wide = rounded @ b.astype(float), b.astype(float)
+    assert not mismatch((early / e.sum(1, keepdims=True)).astype("float32"), right)
+    assert mismatch((early / e[:, 1:].sum(1, keepdims=True) * 1.02).astype("float32"), right)
+    assert mismatch(((e[:, :150] @ wide[:150]) / e.sum(1, keepdims=True)).astype("float32"), right)
 
 
 def test_overflow_in_the_dtype_of_the_program_is_no_fault():
