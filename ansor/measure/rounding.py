@@ -19,6 +19,9 @@ own errors and `g * (sum distances + sum w * x^2) + 4 * d * sum w * |x| + d^2 * 
 With the precision TF32 the float32 factors of a sum of products of two may be off by 0.65 * 2^-10 of each, too: the sum
 by up to `1.3 * 2^-10 * sum |terms|` more, which is what tensor cores may be used for then.
 
+Products of two floats of 8 bits are added up with `u = 2^-13`, whatever the precision: tensor cores of a Hopper have
+some 14 bits there.
+
 With FP32X3 such a factor is in two parts: off by 2^-23 of it, and where its small part is less than the least normal
 number by that; the product of two small parts, 2^-22 of a term, is left out.  So the sum is off by up to
 `2^-21 * sum |terms|` more; factors beyond `BIG` are cut to TF32.  Errors of additions are held to the second bound
@@ -71,6 +74,8 @@ CUT = {TF32: 0.65 * 2.0**-10, FP32X3: 2.0**-22}
 left out."""
 CUT_BEYOND = 2.0**-10
 """Of a factor beyond `BIG`: the bits are cut off."""
+FLOATS_OF_8_BITS, SHORT = ("float8_e4m3fn", "float8_e5m2"), 2.0**-13
+"""Of products of which a tensor core keeps so many bits of a sum, cutting off what is below, at each instruction."""
 MOMENTS = "moments"
 """The reducer's name (`relay_lite/op/moments.py`)."""
 TOGETHER = 16.0
@@ -122,9 +127,7 @@ class _Operation:
         body = self.op.body[k]
         if self.op.scans:
             return self._scanned(k)
-        if not isinstance(body, Reduce):
-            return self.errors.of(body)
-        return _Reduction(self, body, k).error()
+        return _Reduction(self, body, k).error() if isinstance(body, Reduce) else self.errors.of(body)
 
     def _scanned(self, k: int) -> Expr | None:
         """Of a scan: errors are carried beside the values."""
@@ -172,7 +175,7 @@ class _Reduction:
         if op == "*" and self.source.dtype in FLOATS:
             return self._product(error)
         if op in ("+", "*"):
-            return None if error is None else uncertain(self._largest(error))
+            return uncertain(self._largest(error))
         return self._largest(unless_nan(error, self.source))
 
     def reduced(self, source: Expr) -> Expr:
@@ -209,25 +212,29 @@ class _Reduction:
     def _in_parts(self) -> bool:
         return self._cuts and self.of.precision == FP32X3
 
+    @property
+    def _is_short(self) -> bool:
+        """Whether it sums up products of floats of 8 bits, for which tensor cores have few bits."""
+        return all(isinstance(f, Cast) and f.a.dtype in FLOATS_OF_8_BITS for f in _factors(self.source))
+
     def _cut(self, factor: Expr) -> Expr | None:
         """What a factor of a sum of products loses where it may be read as TF32, or in two parts.
 
-        Small floats that are shares of a whole may be rounded before they are divided.
+        Shares of a whole in bfloat16 may be rounded before they are divided.
         """
-        if isinstance(factor, Cast) and factor.a.dtype in SMALL_FLOATS and _is_quotient(factor):
+        if isinstance(factor, Cast) and factor.a.dtype == "bfloat16" and _is_quotient(factor):
             return Binary("*", magnitude(factor), Const(unit(factor.a.dtype), REAL))
         exact = isinstance(factor, Cast) and factor.a.dtype in (*SMALL_FLOATS, "float16")
-        if not self._cuts or factor.dtype != "float32" or exact:
+        if not self._cuts or exact:  # all factors are float32
             return None
-        cut: Expr = Const(CUT[self.of.precision], REAL)
-        if not self._in_parts:
-            return Binary("*", magnitude(factor), cut)
-        cut = where(Compare(">", magnitude(factor), Const(BIG, REAL)), Const(CUT_BEYOND, REAL), cut)
-        return plus(Binary("*", magnitude(factor), cut), Const(least("float32"), REAL))
+        size, cut = magnitude(factor), Const(CUT[self.of.precision], REAL)
+        cut_there = where(Compare(">", size, Const(BIG, REAL)), Const(CUT_BEYOND, REAL), cut)
+        in_parts = plus(Binary("*", size, cut_there), Const(least("float32"), REAL))
+        return in_parts if self._in_parts else Binary("*", size, cut)
 
     def _added(self, n: int, total: Expr) -> Expr:
         """What `n` additions of terms of the magnitude `total` in all may be off by."""
-        u, noise = unit(self.source.dtype), 0.0 if self._in_parts else NOISE
+        u, noise = SHORT if self._is_short else unit(self.source.dtype), 0.0 if self._in_parts else NOISE
         worst = Binary("*", magnitude(total), Const(u * min(float(n), SPREAD * math.sqrt(n)), REAL))
         if SPREAD * u * n <= noise:  # sum |terms| is at most sqrt(n) times the root of the sum of squares
             return worst

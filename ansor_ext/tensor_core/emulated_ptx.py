@@ -121,7 +121,8 @@ def _rows_of(descriptor: str, op: Mma, turned: bool) -> list[str]:
 def _handed(op: Mma, d: tuple[str, ...], *words_of: Sequence[str]) -> str:
     """What a lane hands over, registers of A, B and C as texts of words, and what it gets."""
     fragments = ", ".join(_fragment(f) for f in (op.a, op.b, op.d))
-    table = f"{{{op.m}, {op.n}, {op.k}, {_element(op.element)}, {_element(op.sum)}, {fragments}}}"
+    elements = ", ".join([_element(op.held(x)) for x in "abd"])
+    table = f"{{{op.m}, {op.n}, {op.k}, {elements}, {fragments}}}"
     words = ", ".join("{" + ", ".join(part) + "}" for part in words_of)
     return f"static const EmuMma emu_op = {table}; EmuMmaLane emu_lane = {{&emu_op, {words}}}; " + _together("MMA", d)
 

@@ -69,11 +69,11 @@ def _factors(low: Facts, d: Operand, env: Mapping[Var, Expr]) -> tuple[Operand, 
     held = {x.name: low.bounds.scopes[x.stage] for x in [*[x for _, x in operands.values()], d]}
     require(of_one, LowerError, d.name, "sums and factors must be d, a and b of one instruction", scopes=held)
     (x, a), (y, b) = operands["a"], operands["b"]
-    terms, dtypes = (product(op, x, y), product(op, y, x)), {x.dtype, y.dtype}
+    terms = product(op, x, y), product(op, y, x)
     sources = body.sources if isinstance(body, Reduce) and body.combiner.name == "sum" else ()
     fits = any(same(source, term) for source in sources for term in terms) and _always(body)
-    law = f"{op.name} sums up, in {op.sum.dtype}, products of {op.element.dtype}"
-    require(fits and dtypes == {op.element.dtype} and body.dtype == op.sum.dtype, LowerError, d.name, law, body=body)
+    law = f"{op.name} sums up, in {op.sum.dtype}, products of {' and '.join(dict.fromkeys(op.dtypes))}"
+    require(fits and (x.dtype, y.dtype) == op.dtypes and body.dtype == op.sum.dtype, LowerError, d.name, law, body=body)
     return a, b
 
 

@@ -81,13 +81,17 @@ BF16 = Element("bf16", "bfloat16", 2, 7)
 F32 = Element("f32", "float32", 4, 23)
 S8 = Element("s8", "int8", 1)
 S32 = Element("s32", "int32", 4)
+E4M3 = Element("e4m3", "float8_e4m3fn", 1)
+E5M2 = Element("e5m2", "float8_e5m2", 1)
+SMALL = (E4M3, E5M2)
+"""Floats of 8 bits, of which an instruction may multiply one kind by the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mma:
     """An instruction: sizes, what it multiplies (`element`) and sums up in (`sum`), fragments, the least compute
-    capability (80 is sm_80) that has it, how many `warps` execute it together, each for m rows, and whether its terms
-    are numbered for `chained` products."""
+    capability (80 is sm_80) that has it, how many `warps` execute it together, each for m rows, whether its terms are
+    numbered for `chained` products, and what B has if not elements of A's kind (`other`)."""
 
     m: int
     n: int
@@ -100,6 +104,7 @@ class Mma:
     least: int = 80
     warps: int = 1
     chained: bool = False
+    other: Element | None = None
 
     @property
     def name(self) -> str:
@@ -114,7 +119,17 @@ class Mma:
             if self.element.apart
             else ""
         )
-        return f"{sizes}_{self.element.name}_{self.sum.name}{how}"
+        return f"{sizes}_{self.elements}_{self.sum.name}{how}"
+
+    @property
+    def elements(self) -> str:
+        """What it multiplies: `f16`, or `e4m3_e5m2` where A and B are not alike."""
+        return "_".join([x.name for x in (self.element, self.other) if x is not None])
+
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        """Those of the elements of A and B."""
+        return self.element.dtype, self.held("b").dtype
 
     @property
     def of_parts(self) -> Mma:
@@ -124,7 +139,7 @@ class Mma:
     @property
     def ptx(self) -> str:
         """The instruction without its registers."""
-        types = f"{self.sum.ptx}.{self.element.ptx}.{self.element.ptx}"
+        types = f"{self.sum.ptx}.{self.element.ptx}.{self.held('b').ptx}"
         if self.warps > 1:
             return f"wgmma.mma_async.sync.aligned.m{self.m * self.warps}n{self.n}k{self.k}.{types}"
         types = f"{types}.{self.sum.ptx}"
@@ -141,14 +156,14 @@ class Mma:
 
     def held(self, operand: str) -> Element:
         """What the elements of an operand are."""
-        return self.sum if operand == "d" else self.element
+        return self.sum if operand == "d" else self.other or self.element if operand == "b" else self.element
 
     def registers(self, operand: str) -> int:
         """The registers of a thread that hold its part of an operand."""
         return self.fragment(operand).values * self.held(operand).nbytes // REGISTER_BYTES
 
 
-def _mma(k: int, element: Element, total: Element) -> Mma:
+def _mma(k: int, element: Element, total: Element, other: Element | None = None) -> Mma:
     """The instruction of 16 x 8 x `k`: a register is a group of neighbours along k."""
     group = REGISTER_BYTES // element.nbytes
     along, down = (Digit(group, 0, 1),) if group > 1 else (), (Digit(group, 1, 0),) if group > 1 else ()
@@ -157,7 +172,8 @@ def _mma(k: int, element: Element, total: Element) -> Mma:
     a = Fragment(16, k, (Digit(4, 0, group), rows), (*along, Digit(2, 8, 0), Digit(halves, 0, 4 * group)))
     b = Fragment(k, 8, (Digit(4, group, 0), columns), (*down, Digit(halves, 4 * group, 0)))
     d = Fragment(16, 8, (Digit(4, 0, 2), rows), (Digit(2, 0, 1), Digit(2, 8, 0)))
-    return Mma(16, 8, k, element, total, a, b, d)
+    least = 89 if element in SMALL else 80
+    return Mma(16, 8, k, element, total, a, b, d, least, other=None if other is element else other)
 
 
 def _chained(k: int, element: Element, total: Element) -> Mma:
@@ -174,9 +190,9 @@ GROUP_ROW_BYTES = 128
 """Of a row of the tile in shared memory that a group reads: the terms of one column."""
 
 
-def _wgmma(k: int, element: Element, total: Element) -> Mma:
+def _wgmma(k: int, element: Element, total: Element, other: Element | None = None) -> Mma:
     """8 columns of the instruction of a group of warps: fragments of a warp are those of `mma.sync`."""
-    return replace(_mma(k, element, total), least=90, warps=WARPS)
+    return replace(_mma(k, element, total, other), least=90, warps=WARPS)
 
 
 MMA = {
@@ -185,7 +201,8 @@ MMA = {
                         _chained(8, TF32, F32), _chained(8, TF32X3, F32),
                         _wgmma(8, TF32, F32), _wgmma(16, F16, F32), _wgmma(16, BF16, F32), _wgmma(32, S8, S32),
                         _wgmma(8, TF32X3, F32), _wgmma(8, TF32_NEAREST, F32),
-                        _wgmma(8, TF32X3_APART, F32))
+                        _wgmma(8, TF32X3_APART, F32),
+                        *[of(32, a, F32, b) for of in (_mma, _wgmma) for a in SMALL for b in SMALL])
 }  # fmt: skip
 """The instructions by name."""
 

@@ -58,7 +58,10 @@ def meaning(op: Mma) -> LoweredFunc:
     """
     count, own = op.element.parts, 1 if op.element.apart else op.element.parts
     shapes = ("A", count, (op.m, op.k)), ("B", own, (op.k, op.n))
-    a, b = [Buffer(x, op.element.dtype, s if parts == 1 else (parts, *s)) for x, parts, s in shapes]
+    a, b = [
+        Buffer(x, dtype, s if parts == 1 else (parts, *s))
+        for dtype, (x, parts, s) in zip(op.dtypes, shapes, strict=True)
+    ]
     c, d = Buffer("C", op.sum.dtype, (op.m, op.n)), Buffer("D", op.sum.dtype, (op.m, op.n))
     i, j, k = Var("m"), Var("n"), Var("k")
     at = i * op.n + j

@@ -70,12 +70,12 @@ def _cut_name(op: Mma) -> str:
 
 def _mma_helper(op: Mma, name: str) -> str:
     d, a, b = [op.registers(x) for x in ("d", "a", "b")]
-    total, element = TYPES[op.sum.dtype], TYPES[op.element.dtype]
+    total, (first, second) = TYPES[op.sum.dtype], [TYPES[dtype] for dtype in op.dtypes]
     floats = op.sum.dtype == "float32"
     kept = "d" if floats else "z"
     lines = [f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {10 * op.least}"]
     lines += [f'#error "{op.name} needs compute capability {op.least / 10}"', "#endif"]
-    lines += [f"{_HEAD} {name}({total} *d, const {element} *a, const {element} *b) {{"]
+    lines += [f"{_HEAD} {name}({total} *d, const {first} *a, const {second} *b) {{"]
     lines += ["  const unsigned *x = (const unsigned *)a, *y = (const unsigned *)b;"]
     lines += [] if floats else ["  unsigned *z = (unsigned *)d;"]
     sums = registers(range(d))

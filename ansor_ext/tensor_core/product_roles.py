@@ -19,7 +19,7 @@ Groups of warps (`Mma.warps`) read one factor from shared memory, where its term
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ansor.core.target.target import ELEMENTS, Target
@@ -33,7 +33,7 @@ from ..analysis.own_stages import axes_read, extents_of, is_untouched
 from ..analysis.product_roles import Factor, factor_of, factors_read, sides_of
 from ..axes.derive import axes_in_order, plain_read
 from .float_parts import by_parts, has_parts
-from .mma import GROUP_ROW_BYTES, MMA, ROW_BYTES, Mma
+from .mma import GROUP_ROW_BYTES, MMA, ROW_BYTES, Mma, mma
 from .mma_meaning import product
 from .pixel_boxes import MOST_STEP
 
@@ -117,6 +117,10 @@ def _roles(
     space: int, full: bool, ring: bool,
 ) -> Roles | None:  # fmt: skip
     """The roles with `first` as A, of `rows` or more, and `second` as B; None where they do not suit."""
+    dtypes = tuple([state.stages[p].op.output_dtype(0) for p, _ in (first, second)])
+    if op.dtypes != dtypes:  # of two kinds of floats, found in the other order
+        assert op.other is not None
+        op = mma(replace(op, element=op.other, other=op.element).name)
     sides = sides_of(first[1], second[1], extents, space)
     if sides is None:
         return None
@@ -222,7 +226,7 @@ def instruction_of(target: Target, state: State, k: int, groups: bool, ring: boo
         return None
     loads = [x for x in walk(body.sources[0]) if isinstance(x, Load)]
     for op in MMA.values():
-        fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
+        fits = len(loads) == 2 and {x.dtype for x in loads} == {*op.dtypes} and body.dtype == op.sum.dtype
         asked = op.element.name == ELEMENTS.get(target.precision)
         asked = asked and (op.element.nearest or op.element.apart) == ring and op.element.apart == parts
         fits = fits and (op.element.dtype != "float32" or asked)
@@ -233,8 +237,9 @@ def instruction_of(target: Target, state: State, k: int, groups: bool, ring: boo
 
 
 def has_instruction(target: Target, op: Mma) -> bool:
-    """Whether the architecture of a target, where it says one, has an instruction; one of groups must be said."""
+    """Whether the architecture of a target, where it says one, has an instruction; one of few must be said."""
     digits = "".join([c for c in target.attrs.get("arch", "") if c.isdigit()])
     if op.warps > 1:
         return int(digits) == op.least if digits else target.model in HOPPER
-    return not digits or int(digits) >= op.least
+    least = min(x.least for x in MMA.values())
+    return int(digits) >= op.least if digits else op.least == least or target.model in HOPPER

@@ -225,7 +225,7 @@ def _ring_points(product: Product, hardware: HardwareParams) -> Iterator[tuple[i
         registers = _cut(op) * tiles * op.registers("d") + OTHER_REGISTERS
         registers += _factors(op, 1, tiles, steps) if op.element.apart else 0
         fits = fits and registers <= MOST_REGISTERS and _needed(warps, 1, rows) and tiles <= columns
-        unit = line if product.shared[1].across else 2 * op.n if op.element.nbytes == 1 else op.n
+        unit = line if product.shared[1].across else 2 * op.n if op.sum.dtype == "int32" else op.n
         if steps and fits and op.n * tiles % unit == 0:
             yield warps, 1, 1, tiles, steps
 

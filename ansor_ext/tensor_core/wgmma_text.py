@@ -94,7 +94,7 @@ class GroupText:
         a += "_across" if self.across else ""
         a += "".join([f"_{name}{n}" for name, n in (("a", self.next_a), ("b", self._far_b)) if n])
         a += "_first" if self.first else ""
-        return f"wgmma_m{op.m}n{op.n}k{op.k}_{op.element.name}_{op.sum.name}{a}"
+        return f"wgmma_m{op.m}n{op.n}k{op.k}_{op.elements}_{op.sum.name}{a}"
 
     @property
     def _far_b(self) -> int:
@@ -158,7 +158,8 @@ def _instruction(text: GroupText, first: bool = False) -> str:
     d, a = _sums(op), op.registers("a")
     total, kept = TYPES[op.sum.dtype], _register(op)
     trans = f", {int(text.turned)}" if text.tiles else ""
-    options = {4: ", 1, 1", 2: f", 1, 1{trans}, {int(text.across)}", 1: ""}[op.element.nbytes]
+    signs = ", 1, 1" if op.sum.dtype != "int32" else ""
+    options = f"{signs}{trans}, {int(text.across)}" if op.element.nbytes == 2 else signs
     given = "unsigned long long a" if text.tiles else "const unsigned *a"
     factor = f"%{d}" if text.tiles else registers(range(d, d + a))
     inputs = ['"l"(a)'] if text.tiles else [f'"r"(a[{i}])' for i in range(a)]

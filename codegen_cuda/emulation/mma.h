@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 enum EmuTogether { EMU_MMA = 16, EMU_LOAD, EMU_STORE };  // next to the warp operations
-enum EmuDtype { EMU_FLOAT16, EMU_BFLOAT16, EMU_FLOAT32, EMU_INT8, EMU_INT32 };
+enum EmuDtype { EMU_FLOAT16, EMU_BFLOAT16, EMU_FLOAT32, EMU_INT8, EMU_INT32, EMU_FLOAT8_E4M3FN, EMU_FLOAT8_E5M2 };
 
 struct EmuElement { EmuDtype dtype; int bytes, hidden; };  // `hidden` low bits are not read
 struct EmuDigit { int extent, row, column; };
@@ -12,7 +12,7 @@ struct EmuFragment { int values; EmuDigit lane[3], value[3]; };
 
 struct EmuMma {
   int m, n, k;
-  EmuElement element, sum;
+  EmuElement of_a, of_b, sum;
   EmuFragment a, b, d;
 };
 struct EmuMmaLane {

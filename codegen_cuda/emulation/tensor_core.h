@@ -1,5 +1,6 @@
 // What a warp's lanes get from `mma.sync`, `ldmatrix` and `stmatrix`, by the maps of the table.
 #pragma once
+#include <cmath>
 #include <cstring>
 
 #include "bits.h"
@@ -23,6 +24,9 @@ inline double number_of(const EmuElement &e, const uint32_t *registers, int valu
     case EMU_FLOAT32: return emu_bits<float>(word >> e.hidden << e.hidden);
     case EMU_INT8: return (int8_t)word;
     case EMU_INT32: return (int32_t)word;
+    case EMU_FLOAT8_E5M2: return emu_widen_half((uint16_t)(word << 8));
+    case EMU_FLOAT8_E4M3FN:  // bits of a half, whose exponent has a bias 8 larger
+      return (word & 127) == 127 ? NAN : 256 * emu_widen_half((uint16_t)((word & 128) << 8 | (word & 127) << 7));
   }
   return 0;
 }
@@ -43,11 +47,11 @@ inline void multiply(EmuMmaLane *const *lanes) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int v = 0; v < op.a.values; ++v) {
       const At at = place_of(op.a, lane, v);
-      a[at.row][at.column] = number_of(op.element, lanes[lane]->a, v);
+      a[at.row][at.column] = number_of(op.of_a, lanes[lane]->a, v);
     }
     for (int v = 0; v < op.b.values; ++v) {
       const At at = place_of(op.b, lane, v);
-      b[at.row][at.column] = number_of(op.element, lanes[lane]->b, v);
+      b[at.row][at.column] = number_of(op.of_b, lanes[lane]->b, v);
     }
   }
   for (int lane = 0; lane < 32; ++lane)

@@ -137,6 +137,28 @@ def test_a_product_in_tf32_is_right_where_it_was_asked_for(rng: np.random.Genera
     assert "wrong" in wrongness(tiled, got, inputs, "strict")
 
 
+def kept(x: np.ndarray, top: np.ndarray) -> np.ndarray:
+    """Numbers whose bits below 2^-13 of the power of two of `top` are cut off."""
+    unit = 2.0 ** (np.floor(np.log2(np.abs(top) + 1e-30)) - 13)
+    return np.trunc(x / unit) * unit
+
+
+@pytest.mark.parametrize("terms", [64, 4096])
+def test_floats_of_8_bits_are_right_by_sums_of_14_bits(rng: np.random.Generator, terms: int) -> None:
+    """As a Hopper adds up the 32 terms of an instruction and what was there; not with an instruction left out."""
+    tiled = replace(PROGRAMS["float8"], sizes=(16, 16, terms))
+    inputs = tiled.inputs(rng)
+    a, b = [x.astype("float64") for x in inputs]
+    got = np.zeros((16, 16))
+    for k in range(0, terms, 32):
+        parts = np.concatenate([a[:, None, k : k + 32] * b[None, :, k : k + 32], got[..., None]], axis=-1)
+        got = kept(parts, np.abs(parts).max(axis=-1, keepdims=True)).sum(axis=-1)
+    assert np.abs(got - a @ b.T).max() > 1e-3
+    assert not wrongness(tiled, got.astype("float32"), inputs, "strict")
+    less = a[:, 32:] @ b[:, 32:].T
+    assert "wrong" in wrongness(tiled, less.astype("float32"), inputs, "strict")
+
+
 SIZES = (16, 8, 512)
 
 

@@ -21,24 +21,26 @@ _WORDS = """
   for (int i = 0; i < 4; ++i) a[i] = A[(m0 + g + 8 * (i & 1)) * K + k0 + q + 4 * (i >> 1)];
   for (int i = 0; i < 2; ++i) b[i] = B[(k0 + q + 4 * i) * N + n0 + g];
 """
-LOADED = {"tf32": _WORDS, "f16": _PAIRS, "bf16": _PAIRS, "s8": _BYTES}
-TYPES = {"tf32": "float", "f16": "half", "bf16": "unsigned short", "s8": "signed char", "f32": "float", "s32": "int"}
+LOADED = {"tf32": _WORDS, "f16": _PAIRS, "bf16": _PAIRS, "s8": _BYTES, "e4m3": _BYTES, "e5m2": _BYTES}
+TYPES = {"tf32": "float", "f16": "half", "bf16": "unsigned short", "s8": "signed char", "f32": "float", "s32": "int",
+         "e4m3": "unsigned char", "e5m2": "unsigned char"}  # fmt: skip
 
 
 def plain(op: Mma, sizes: tuple[int, int, int]) -> str:
     """Every warp has a tile of 16 x 8, and takes its fragments from global memory; sizes are M, N, K."""
     m, n, k = sizes
-    element, total = TYPES[op.element.ptx], TYPES[op.sum.ptx]
+    element, other, total = [TYPES[op.held(x).ptx] for x in "abd"]
     return f"""
 #include <cuda_fp16.h>
 #define M {m}
 #define N {n}
 #define K {k}
 {chr(10).join(mma_helpers(op).values())}
-extern "C" __global__ void __launch_bounds__(64) k(const {element} *A, const {element} *B, {total} *C) {{
+extern "C" __global__ void __launch_bounds__(64) k(const {element} *A, const {other} *B, {total} *C) {{
   const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;
   const int tile = blockIdx.x * 2 + (threadIdx.x >> 5), m0 = tile / (N / 8) * 16, n0 = tile % (N / 8) * 8;
-  __align__(16) {element} a[{op.m * op.k // 32}], b[{op.k * op.n // 32}];
+  __align__(16) {element} a[{op.m * op.k // 32}];
+  __align__(16) {other} b[{op.k * op.n // 32}];
   __align__(16) {total} d[4];
   #pragma unroll
   for (int i = 0; i < 4; ++i) d[i] = C[(m0 + g + 8 * (i >> 1)) * N + n0 + 2 * q + (i & 1)];

@@ -67,8 +67,9 @@ class Tiled:
 
     def tensors(self) -> list[te.Tensor]:
         m, n, k = self.sizes
-        a = te.placeholder((k, m) if self.across else (m, k), name="A", dtype=self.op.element.dtype)
-        b = te.placeholder((n, k) if self.turned else (k, n), name="B", dtype=self.op.element.dtype)
+        first, second = self.op.dtypes
+        a = te.placeholder((k, m) if self.across else (m, k), name="A", dtype=first)
+        b = te.placeholder((n, k) if self.turned else (k, n), name="B", dtype=second)
         r = te.reduce_axis((0, k), "k")
         c = te.compute(
             (m, n),
@@ -175,7 +176,7 @@ class Tiled:
         shapes = (k, m) if self.across else (m, k), (n, k) if self.turned else (k, n)
         if self.op.element.dtype == "int8":
             return [rng.integers(-128, 128, s).astype("int8") for s in shapes]
-        return [rng.standard_normal(s).astype(self.op.element.dtype) for s in shapes]
+        return [rng.standard_normal(s).astype(t) for s, t in zip(shapes, self.op.dtypes, strict=True)]
 
     def wrong(self, a: np.ndarray, b: np.ndarray, got: np.ndarray, roundings: int = 1) -> str | None:
         """How far a result is from the exact one, where `roundings` of the sums an instruction do not explain that."""
@@ -213,6 +214,9 @@ PROGRAMS = {
     "beyond the edge": Tiled("m16n8k16_f16_f32", (53, 41, 61), (32, 24, 32), (16, 24), tiles=2),
     "tf32, beyond the edge": Tiled("m16n8k8_tf32_f32", (18, 33, 45), (32, 32, 16), (32, 16), turned=True),
     "int8": Tiled("m16n8k32_s8_s32", (32, 48, 64), (16, 48, 32), (16, 16), turned=True),
+    "float8": Tiled("m16n8k32_e4m3_f32", (32, 48, 64), (16, 48, 32), (16, 16), turned=True),
+    "float8 of two kinds": Tiled("m16n8k32_e5m2_e4m3_f32", (32, 48, 128), (32, 48, 64), (16, 24), turned=True,
+                                 swizzled=True, matrices="ab"),
 }  # fmt: skip
 
 _HALF = Tiled("wgmma_k16_f16_f32", (128, 64, 160), (64, 64, 64), (16, 64), turned=True, tiles=3, swizzled=True,
@@ -235,6 +239,10 @@ GROUPS = {
         _HALF, name="wgmma_k8_tf32_f32", sizes=(64, 96, 170), block=(64, 48, 32), warp=(16, 48), tiles=4
     ),
     "int8": replace(_HALF, name="wgmma_k32_s8_s32", sizes=(64, 64, 160), block=(64, 64, 128)),
+    "float8": replace(_HALF, name="wgmma_k32_e5m2_f32", sizes=(64, 64, 160), block=(64, 64, 128)),
+    "float8 of two kinds, rows loaded": replace(
+        _HALF, name="wgmma_k32_e4m3_e5m2_f32", sizes=(64, 64, 160), block=(64, 64, 128), matrices="b"
+    ),
     "tf32x3": replace(_HALF, name="wgmma_k8_tf32x3_f32", sizes=(64, 64, 144), block=(64, 64, 32)),
     "tf32x3, a tile that waits": replace(
         _HALF, name="wgmma_k8_tf32x3_f32", sizes=(75, 64, 70), block=(64, 64, 32), tiles=1
@@ -337,6 +345,10 @@ RINGS = {
     "bfloat16": replace(_RING, name="wgmma_k16_bf16_f32", sizes=(64, 128, 192)),
     "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(128, 48, 128), warp=(16, 48),
                     turned=True, out="int32"),
+    "float8": replace(_RING, name="wgmma_k32_e4m3_f32", sizes=(200, 144, 400), block=(128, 40, 128), warp=(16, 40),
+                      turned=True, out="bfloat16", bias=True, pairs=False),
+    "float8 of two kinds": replace(_RING, name="wgmma_k32_e4m3_e5m2_f32", sizes=(130, 144, 400), block=(64, 48, 128),
+                                   warp=(16, 48), turned=True),
     "tf32": _TF32_RING,
     "tf32, two groups": replace(_TF32_RING, sizes=(200, 264, 300), block=(128, 128, 32), warp=(16, 128)),
     "tf32, two groups, registers shared out": replace(
@@ -367,5 +379,7 @@ PAIRS = {
     ),
     "int8": replace(_RING, name="wgmma_k32_s8_s32", sizes=(200, 144, 400), block=(64, 48, 128), warp=(16, 48),
                     turned=True, out="int32", cluster="rows"),
+    "float8": replace(_RING, name="wgmma_k32_e5m2_e4m3_f32", sizes=(200, 144, 400), block=(64, 48, 128),
+                      warp=(16, 48), turned=True, out="float16", cluster="rows"),
 }  # fmt: skip
 """Those of which two blocks are a cluster."""

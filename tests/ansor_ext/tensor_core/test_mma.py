@@ -37,6 +37,8 @@ PTX: dict[str, dict[str, Formula]] = {
     },
 }
 PTX["bf16"] = PTX["f16"]
+SMALL = [f"m16n8k32_{x}_f32" for x in ("e4m3", "e4m3_e5m2", "e5m2_e4m3", "e5m2")]
+PTX["e4m3"] = PTX["e5m2"] = PTX["s8"]
 
 
 def sums(lane: Any, i: Any) -> tuple[Any, Any]:
@@ -73,8 +75,12 @@ def test_the_maps_are_those_of_the_manual() -> None:
         "m16n8k32_s8_s32", "m16n8k8_tf32_f32_chained", "m16n8k8_tf32x3_f32_chained",
         "wgmma_k8_tf32_f32", "wgmma_k16_f16_f32", "wgmma_k16_bf16_f32", "wgmma_k32_s8_s32",
         "wgmma_k8_tf32x3_f32", "wgmma_k8_tf32_f32_nearest", "wgmma_k8_tf32x3_f32_apart",
+        "m16n8k32_e4m3_f32", "m16n8k32_e4m3_e5m2_f32", "m16n8k32_e5m2_e4m3_f32", "m16n8k32_e5m2_f32",
+        "wgmma_k32_e4m3_f32", "wgmma_k32_e4m3_e5m2_f32", "wgmma_k32_e5m2_e4m3_f32", "wgmma_k32_e5m2_f32",
     }  # fmt: skip
     assert all(agrees(op) for op in MMA.values())
+    mixed = "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2", "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32"
+    assert (mma("wgmma_k32_e4m3_e5m2_f32").ptx, mma("m16n8k32_e5m2_e4m3_f32").ptx) == mixed
     assert mma("m16n8k16_f16_f32").ptx == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
     registers = {name: [op.registers(o) for o in OPERANDS] for name, op in MMA.items()}
     assert registers.pop("m16n8k16_f16_f16") == [4, 2, 2] and set(map(tuple, registers.values())) == {(4, 2, 4)}
@@ -102,7 +108,7 @@ def test_chained_products_have_their_factor_where_the_sums_were() -> None:
     assert {name: None if x is None else x.name for name, x in found.items()} == {
         "m16n8k8_tf32_f32": "m16n8k8_tf32_f32_chained", "m16n8k8_tf32x3_f32": "m16n8k8_tf32x3_f32_chained",
         "m16n8k16_f16_f32": "m16n8k16_f16_f32", "m16n8k16_bf16_f32": "m16n8k16_bf16_f32",
-        "m16n8k16_f16_f16": "m16n8k16_f16_f16", "m16n8k32_s8_s32": None,
+        "m16n8k16_f16_f16": "m16n8k16_f16_f16", "m16n8k32_s8_s32": None, **dict.fromkeys(SMALL),
     }  # fmt: skip
     for op in [x for x in found.values() if x is not None]:
         lane, value = np.indices((LANES, op.a.values))
@@ -125,7 +131,7 @@ def test_wrong_maps_are_caught(name: str, operand: str) -> None:
 
 def operands(op: Mma, rng: np.random.Generator) -> list[np.ndarray]:
     """Random A, B and C."""
-    shapes, dtypes = ((op.m, op.k), (op.k, op.n), (op.m, op.n)), (op.element.dtype, op.element.dtype, op.sum.dtype)
+    shapes, dtypes = ((op.m, op.k), (op.k, op.n), (op.m, op.n)), (*op.dtypes, op.sum.dtype)
     if op.sum.dtype == "int32":
         return [rng.integers(-128, 128, s).astype(t) for s, t in zip(shapes, dtypes, strict=True)]
     return [rng.standard_normal(s).astype(t) for s, t in zip(shapes, dtypes, strict=True)]

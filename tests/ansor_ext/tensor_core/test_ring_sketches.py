@@ -68,6 +68,19 @@ def with_bias_and_relu(args: list[Tensor]) -> list[Tensor]:
     return [a, b, z, te.compute(c.shape, value, name="D")]
 
 
+def scaled(m: int, n: int, k: int, dtypes: tuple[str, str], out: str, by_rows: bool = True) -> list[Tensor]:
+    """Floats of 8 bits, [m, k] and [n, k], and their product times scales: of each row and column, or one of each."""
+    a, b = [te.placeholder((s, k), name=x, dtype=t) for x, s, t in zip("AB", (m, n), dtypes, strict=True)]
+    x, y = [te.placeholder((s if by_rows else 1,), name=name, dtype="float32") for name, s in (("X", m), ("Y", n))]
+    r = te.reduce_axis((0, k), "k")
+    c = te.compute((m, n), lambda i, j: te.sum(te.cast("float32", a[i, r]) * te.cast("float32", b[j, r]), axis=r))
+
+    def value(i: te.Expr, j: te.Expr) -> te.Expr:
+        return te.cast(out, c[i, j] * (x[i] * y[j] if by_rows else x[0] * y[0]))
+
+    return [a, b, x, y, te.compute((m, n), value, name="D")]
+
+
 def convolution(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, dtype: str = "float16") -> list[Tensor]:
     """Images NHWC, with zeros around them, under filters HWIO."""
     x = te.placeholder((n, h, w, ci), name="X", dtype=dtype)
@@ -99,6 +112,10 @@ CASES = {
     "along, with bias and relu": with_bias_and_relu(product(150, 200, 136, b="nk")),
     "a batch": product(70, 72, 136, b="nk", batch=3),
     "a long sum": product(64, 128, 1024),
+    "float8, scales": scaled(130, 152, 400, ("float8_e4m3fn",) * 2, "float16", by_rows=False),
+    "float8, scales of rows": scaled(197, 136, 272, ("float8_e5m2",) * 2, "bfloat16"),
+    "float8 of two kinds": scaled(64, 200, 400, ("float8_e5m2", "float8_e4m3fn"), "float32"),
+    "float8 of two kinds, more columns": scaled(200, 40, 272, ("float8_e4m3fn", "float8_e5m2"), "float16"),
     "filters of 1 x 1 on all pixels": convolution(2, 7, 9, 136, 64, 1, 1),
     "filters of 3 x 3": convolution(1, 4, 56, 72, 64, 3, 3),
     "filters of 1 x 5, bfloat16": convolution(2, 2, 70, 128, 64, 1, 5, "bfloat16"),
@@ -133,6 +150,8 @@ def exact(args: list[Tensor], arrays: list[np.ndarray], whole: bool = False) -> 
         (kh, kw), (h, w) = b.shape[:2], a.shape[1:3]
         padded = np.pad(a, ((0, 0), (kh // 2, kh // 2), (kw // 2, kw // 2), (0, 0)))
         return np.sum([padded[:, y : y + h, x : x + w] @ b[y, x] for y in range(kh) for x in range(kw)], axis=0)
+    if len(arrays) == 4:
+        return a @ b.T * arrays[2].astype(np.float64)[:, None] * arrays[3]
     m, n = [int(x) for x in args[-1].shape[-2:]]
     a = a if a.shape[-2] == m else np.swapaxes(a, -1, -2)
     b = b if b.shape[-1] == n else np.swapaxes(b, -1, -2)

@@ -23,7 +23,7 @@ from te_lite.expr.expr import BufferLoad, Var, as_expr, compare
 from te_lite.loops.perfect_nest import SEQUENTIAL
 from te_lite.loops.stmt import Alloc, Barrier, For, ForKind, If, Stmt, Store, bodies, seq, stmts_of, with_bodies
 from te_lite.meaning.interp import run
-from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, RINGS, Tiled
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PAIRS, RINGS, Tiled
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
@@ -254,7 +254,7 @@ def test_tiles_are_aligned_and_fragments_of_b_take_no_registers() -> None:
 @pytest.mark.parametrize("name", [op.name for op in MMA.values() if op.warps > 1 and not op.element.apart])
 def test_they_compile_for_hopper_without_waits_that_the_compiler_adds(name: str) -> None:
     """Warnings C75.. of ptxas: instructions that it serializes."""
-    program = next(p for p in (*GROUPS.values(), *RINGS.values()) if p.name == name)
+    program = next(p for p in (*GROUPS.values(), *RINGS.values(), *PAIRS.values()) if p.name == name)
     made = compile_source(emit(lowered(program)).source, "sm_90")
     assert "(C75" not in made.log and all(k.spill_stores == 0 for k in made.resources)
     with pytest.raises(CompileError, match="needs sm_90a"):
