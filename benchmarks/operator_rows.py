@@ -20,7 +20,8 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
 
 Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (of floats, ours in two TF32 parts,
 PyTorch's in float32), ` fp16` or ` bf16` (halves, summed up in float32) or, `linear` and `dense`, in ` int8` (bytes,
-summed up in int32); of `conv2d` there are ` tf32`, ` fp32x3`, ` fp16` and ` bf16`.
+summed up in int32) and ` fp8` (e4m3, with a scale of each factor, rounded to bfloat16; PyTorch's sums are as short as
+ours, `use_fast_accum`); of `conv2d` there are ` tf32`, ` fp32x3`, ` fp16` and ` bf16`.
 
 A file of rows is a CSV with a column `row`, and perhaps `part` (default: the name of the file) and a column of limits
 for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, on the CPU to the
@@ -47,14 +48,14 @@ from ansor.core.errors import TaskError
 from ansor.core.target.target import PRECISIONS, STRICT
 from benchmarks import workloads as benchmarks
 from benchmarks.operator_limits import Limit, limits_of
-from te_lite import ComputeDAG, Tensor, compute, const, if_then_else, placeholder, topi
+from te_lite import ComputeDAG, Tensor, cast, compute, const, if_then_else, placeholder, topi
 from te_lite.errors import require
 from te_lite.topi import nn
 
 OWN = Path(__file__).with_name("operators.csv")
 MEAN = "geometric mean"
 TARGETS = ("cuda", "c")
-DTYPES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+DTYPES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8_e4m3fn"}
 """Arithmetic that is said by the dtype of the factors; other than it, that which is a precision of floats."""
 ARITHMETIC = (*DTYPES, "tf32", "fp32x3")
 PLAIN = "as written"
@@ -102,25 +103,33 @@ def _linear(m: int, n: int, k: int) -> Sequence[Tensor]:
 
 
 def _product(turned: bool) -> Callable[[str, int, int, int], Sequence[Tensor]]:
-    """A product of factors of a dtype, halves rounded to the same; `turned`: of [N, K]."""
+    """A product of factors of a dtype, halves rounded to the same; `turned`: of [N, K].
+
+    Of floats of 8 bits it is of their scales, too.
+    """
 
     def tensors(dtype: str, m: int, n: int, k: int) -> Sequence[Tensor]:
         a = placeholder((m, k), name="A", dtype=dtype)
         b = placeholder((n, k) if turned else (k, n), name="B", dtype=dtype)
         sums = "int32" if dtype == "int8" else "float32"
         product = nn.matmul(a, b, out_dtype=sums, transpose_b=turned)
+        if dtype == DTYPES["fp8"]:
+            x, y = [placeholder((1,), name=name) for name in ("scale_a", "scale_b")]
+            return [a, b, x, y, compute((m, n), lambda i, j: cast("bfloat16", product[i, j] * (x[0] * y[0])))]
         return [a, b, product if dtype == "int8" else topi.cast(product, dtype)]
 
     return tensors
 
 
 def _torch_linear(torch: Any, *_: int) -> Library:
-    """PyTorch has a product of bytes under a name of its own, on GPUs."""
+    """PyTorch has products of bytes and of floats of 8 bits under names of their own, on GPUs."""
 
-    def call(data: Any, weight: Any) -> Any:
+    def call(data: Any, weight: Any, *scales: Any) -> Any:
         if data.dtype == torch.int8:
             return torch._int_mm(data, weight.t())
-        return torch.nn.functional.linear(data, weight)
+        if data.dtype == torch.float8_e4m3fn:
+            return torch._scaled_mm(data, weight.t(), *scales, out_dtype=torch.bfloat16, use_fast_accum=True)
+        return prod(scales, start=torch.nn.functional.linear(data, weight))
 
     return Library(call, numpy=lambda data, weight: data @ weight.T)
 
@@ -133,7 +142,8 @@ def _conv2d(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: 
 
 def _typed_conv2d(dtype: str, n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
                   pad: int | None) -> Sequence[Tensor]:  # fmt: skip
-    require(dtype != "int8", TaskError, "conv2d", "its factors may be floats and halves", got=dtype)
+    law = "its factors may be floats and halves"
+    require(dtype not in ("int8", DTYPES["fp8"]), TaskError, "conv2d", law, got=dtype)
     data, weight = [placeholder(shape, name=name, dtype=dtype)
                     for name, shape in (("data", (n, h, w, ci)), ("weight", (kh, kw, ci, co)))]  # fmt: skip
     sums = nn.conv2d_nhwc(data, weight, stride or 1, _padding(kh, kw, pad), 1, out_dtype="float32")

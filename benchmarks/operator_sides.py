@@ -27,9 +27,9 @@ from te_lite import Tensor
 ROUNDS = {"cuda": 25, "c": 7}
 MODES = ("eager", "compile")
 SLICE = 0.3
-TOLERANCES = {"": 1e-4, "fp32x3": 1e-4, "tf32": 2e-3, "fp16": 2e-3, "bf16": 1e-2, "int8": 0.0}
+TOLERANCES = {"": 1e-4, "fp32x3": 1e-4, "tf32": 2e-3, "fp16": 2e-3, "bf16": 1e-2, "int8": 0.0, "fp8": 1e-2}
 """How far a result may be from that in float64, by the arithmetic of a row: where it is of float32, where factors or
-results are rounded to 10 or 7 bits, and of integers."""
+results are rounded to 10 or 7 bits, of integers, and where sums of 14 bits are rounded to 7."""
 BYTE = 127
 SEED = 0
 

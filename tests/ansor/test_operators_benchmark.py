@@ -30,8 +30,8 @@ def test_our_own_rows() -> None:
     mean has one."""
     rows = read_rows(OWN)
     parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDEFGHIJKLMNOP"}
-    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5, 1, 6, 4, 10, 6, 4, 2, 10, 7, 8]
-    assert len({r.name for r in rows}) == 124 + 1 and "".join(r.part for r in rows if r.name == MEAN) == "ABEJKHNOP"
+    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5, 1, 6, 4, 10, 6, 5, 2, 10, 7, 8]
+    assert len({r.name for r in rows}) == 125 + 1 and "".join(r.part for r in rows if r.name == MEAN) == "ABEJKHNOP"
     assert [r.name for r in rows if not r.limits["cuda"] and r.part not in "GHJK"] == ["argmax 1x50257"]
     assert sum(bool(r.limits["c"]) for r in rows) == 10
 
@@ -85,6 +85,22 @@ def _compute_the_same(found: dict[str, list[Tensor]]) -> None:
     ]
     for got in results[1:]:
         np.testing.assert_allclose(got, results[0], rtol=0, atol=1e-6)
+
+
+def test_floats_of_8_bits_have_scales() -> None:
+    """The result against NumPy; PyTorch's product in float64 is a plain one, times the scales."""
+    row = Row("linear 5x6x32 fp8", "", {})
+    *inputs, out = row.tensors()
+    assert [t.shape for t in inputs] == [(5, 32), (6, 32), (1,), (1,)] and inputs[1].dtype == "float8_e4m3fn"
+    drawn = random_inputs([*inputs, out], np.random.default_rng(0))
+    a, b, x, y = [drawn[t].astype("float64") for t in inputs]
+    got = evaluate([*inputs, out], drawn, "float64")[out]
+    assert out.dtype == "bfloat16" and np.abs(got - a @ b.T * x * y).max() <= 2.0**-8 * np.abs(got).max()
+    linear = SimpleNamespace(linear=lambda data, weight: data @ weight.T)
+    torch = SimpleNamespace(int8="", float8_e4m3fn="", nn=SimpleNamespace(functional=linear))
+    np.testing.assert_allclose(row.library(torch).call(a, b, x, y), a @ b.T * x * y)
+    with pytest.raises(TaskError, match="its factors may be floats and halves"):
+        Row("conv2d 1x6x5x3->4 3x3 fp8", "", {}).tensors()
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ class Tiled:
             return [rng.integers(-128, 128, s).astype("int8") for s in shapes]
         return [rng.standard_normal(s).astype(t) for s, t in zip(shapes, self.op.dtypes, strict=True)]
 
-    def wrong(self, a: np.ndarray, b: np.ndarray, got: np.ndarray, roundings: int = 1) -> str | None:
+    def wrong(self, a: np.ndarray, b: np.ndarray, got: np.ndarray, roundings: float = 1) -> str | None:
         """How far a result is from the exact one, where `roundings` of the sums an instruction do not explain that."""
         x, y = multiplied(self.op, a.T if self.across else a, b.T if self.turned else b)
         exact, size = x @ y, np.abs(x) @ np.abs(y)

@@ -49,15 +49,16 @@ def lowered(program: Ring) -> te.LoweredFunc:
     return te.lower(program.schedule(tensors), tensors)
 
 
-def arrays_of(program: Ring) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Random inputs, a poisoned output, the exact result of what is read of them, and how far the output may be off."""
+def arrays_of(program: Ring, guard: float = 1) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Random inputs, a poisoned output, the exact result of what is read of them, and how far the output may be off,
+    whose sums are off by `guard` roundings an instruction."""
     rng = np.random.default_rng(0)
     a, b = program.inputs(rng)
     z = [rng.standard_normal(program.sizes[1]).astype("float32")] if program.bias else []
     read = nearest_tf32 if a.dtype == "float32" else np.asarray
     x, y = [read(v).astype("float64") for v in (a.T if program.across else a, b.T if program.turned else b)]
     exact, size = x @ y + (z[0] if z else 0), np.abs(x) @ np.abs(y) + 8
-    unit = ROUNDED[program.op.sum.dtype]
+    unit = guard * ROUNDED[program.op.sum.dtype]
     error = program.sizes[2] // program.op.k * unit * size * 1.01 + ROUNDED[program.out] * np.abs(exact)
     return [a, b, *z, np.full(exact.shape, 77, program.out)], exact, error
 
