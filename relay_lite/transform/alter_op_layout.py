@@ -97,10 +97,12 @@ def on_tensor_cores(product: Call, target: str, precision: str) -> bool:
 def reads_turned(dense: Call, target: str) -> bool:
     """Whether an `nn.dense` reads its weight as [K, N] on a kind of target: on `cuda`, where blocks fetch tiles of it.
 
-    The terms of few rows are shared out among threads instead, which read along a row of [N, K].
+    Not one of bytes, which tensor cores read along the terms.  The terms of few rows are shared out among threads
+    instead, which read along a row of [N, K].
     """
     data, weight = dense.args
-    return target == "cuda" and isinstance(weight, Constant) and data.shape[0] >= FEW_ROWS
+    fetched = target == "cuda" and isinstance(weight, Constant) and data.shape[0] >= FEW_ROWS
+    return fetched and BYTES[weight.dtype] > 1
 
 
 WINOGRAD = "relay.AlterOpLayout.winograd"

@@ -204,6 +204,13 @@ def test_constant_weights_of_products_are_turned_on_a_gpu(rows: int, constant: b
     assert_same_meaning(graph, new, 1e-12)
 
 
+@pytest.mark.parametrize(("dtype", "total"), [("int8", "int32"), ("float8_e4m3fn", "float32")])
+def test_weights_of_bytes_stay_along_their_terms(dtype: str, total: str) -> None:
+    weight = Constant(np.arange(35).reshape(7, 5).astype(dtype))
+    graph = function(call("nn.dense", var("x", (64, 5), dtype), weight, units=7, out_dtype=total))
+    assert ops(altered(graph, "cuda")) == {"nn.dense": 1}
+
+
 # ----------------------------------------------------------------------------------------------- legal forms
 
 

@@ -16,7 +16,7 @@ from relay_lite.frontend.torch.importer import import_graph
 from relay_lite.frontend.torch.program import AtenGraph, AtenNode, Ref, TensorInfo
 from tests.nonempty import nonempty
 
-F = torch.nn.functional
+F, E4M3 = torch.nn.functional, torch.float8_e4m3fn
 pytestmark = pytest.mark.torch
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
 
@@ -231,6 +231,11 @@ case(torch.dot, some(5), some(5))
 case(lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), some(2), some(3, 5), some(5, 2))
 case(lambda b, x, y: torch.baddbmm(b, x, y, beta=0.5, alpha=2), some(2, 1, 4), some(2, 3, 5), some(2, 5, 4))
 case(F.linear, some(2, 3, 5), some(7, 5), some(7))
+for scales in [(torch.tensor(0.5), torch.tensor(3.0)), (torch.rand(16, 1), torch.rand(1, 32))]:
+    case(
+        lambda x, y, *s: torch._scaled_mm(x.to(E4M3), y.to(E4M3).t(), *s, out_dtype=torch.float32),
+        some(16, 48), some(32, 48), *scales,
+    )  # fmt: skip
 case(lambda x, y: torch.einsum("bij,bkj->bik", x, y), some(2, 3, 5), some(2, 4, 5))
 case(F.conv1d, some(2, 3, 9), some(5, 3, 3), some(5))
 case(lambda x, w: F.conv1d(x, w, padding=1), some(3, 9), some(5, 3, 3))

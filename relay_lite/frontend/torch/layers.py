@@ -16,6 +16,8 @@ from ..onnx.emit import add, broadcast_to, call, cast, const, mul, reshape, sub,
 from ..onnx.product import product
 from .node import Aten, Converter, Converters
 
+ROUNDED = ("float32", "float16", "bfloat16")
+"""What sums of scaled products are rounded to; a float of 8 bits would saturate."""
 GRID_MODES, GRID_PADS = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
 MOST_SUMMED = 1 << 16
 """Elements of a channel that one sum of a batch norm has."""
@@ -39,6 +41,19 @@ def baddbmm(node: Aten) -> Expr:
     alpha, beta, x = node.number("alpha", 1), node.number("beta", 1), node.tensor("self")
     out = out if alpha == 1 else mul(out, alpha)
     return out if beta == 0 else add(out, x if beta == 1 else mul(x, beta))
+
+
+def scaled_mm(node: Aten) -> Expr:
+    """_scaled_mm: products of floats of 8 bits summed up in float32, times scales of factors or of rows and columns."""
+    node.require(node.dtype in ROUNDED, f"its result must be one of {', '.join(ROUNDED)}", got=node.dtype)
+    a, b = [cast(node.tensor(name), node.dtypes[name]) for name in ("self", "mat2")]
+    sums = product(a, b, weights=True, out_dtype="float32")
+    scales, bias = [node.tensor(name) for name in ("scale_a", "scale_b")], node.optional("bias")
+    for scale, one in zip(scales, ((sums.shape[0], 1), (1, sums.shape[1])), strict=True):
+        node.require(prod(scale.shape) == 1 or scale.shape == one, "scales must be of a factor, or its rows or columns")
+        sums = mul(sums, reshape(scale, ()) if prod(scale.shape) == 1 else scale)
+    node.flag("use_fast_accum"), node.argument("out_dtype")
+    return cast(sums if bias is None else add(sums, cast(bias, "float32")), node.dtype)
 
 
 def linear(node: Aten) -> Expr:
@@ -295,6 +310,7 @@ CONVERTERS: Converters = {
     "aten.bmm": mm,
     "aten.addmm": addmm,
     "aten.baddbmm": baddbmm,
+    "aten._scaled_mm": scaled_mm,
     "aten.linear": linear,
     "aten._native_batch_norm_legit_no_training": batch_norm,
     "aten._native_batch_norm_legit_functional": batch_moments,
