@@ -87,7 +87,7 @@ EXTENSIONS: tuple[Extension, ...] = (
             Letters("JRD", "steps:JoinReductions", "s.join_reductions"),
             Letters("CAL", "steps:ComputeAlong", "s[C].compute_along"),
             Letters("PDV", "steps:PostponeDivision", "s.postpone_division"),
-        ),
+            Letters("CPT", "steps:CarryParts", "s.carry_parts")),
     ),
     Extension(
         "split_reductions", ("analysis",),

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.rule import SketchContext
@@ -37,10 +38,12 @@ from te_lite.computation.tensor import ComputeOp, Tensor
 from te_lite.expr.expr import Expr, Load
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
-from te_lite.schedule.schedule import Loop, Schedule
+from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.state import State
 
+from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import elementwise_reader, extents_of
+from ..analysis.product_roles import Factor
 from ..online.rescaling import share
 from ..pipeline.steps import COPY_ENGINE
 from ..tensor_core.box_store import PLACES
@@ -53,6 +56,12 @@ WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 
 KEYS_OF_GROUPS, TILES_OF_GROUPS, GROUPS = (64, 80, 96, 112, 128, 160, 176), 2, (1, 2)
 REGISTERS_OF_GROUPS = {1: 255, 2: 232}
 """Of a thread, by the groups of a block."""
+SHORTEST_PART, BLOCKS_OF_PARTS = 64, (1, 2, 4)
+"""Keys of a part, at least; the blocks that parts make, for each multiprocessor."""
+MERGED_COLUMNS, MERGED_PARTS, MERGED_AT_ONCE = 32, 16, 4
+"""Threads of a block that adds up parts, along columns and along parts, and the parts that one reads at a time."""
+QUERIES, MMA_ROWS = 2, 16
+"""The axis of queries, from the last one; the rows of a tile that a warp multiplies."""
 LONGEST_ITERATION = 256
 """Keys that are one iteration where there are no more."""
 MOST_REGISTERS, OTHER_REGISTERS, OTHER_REGISTERS_OF_GROUPS = 255, 40, 24
@@ -82,13 +91,15 @@ class Attention:
 
 @dataclass(frozen=True)
 class Grain:
-    """Warps of a block, tiles of queries of a warp, keys of an iteration, tiles of keys in shared memory."""
+    """Warps of a block, tiles of queries of a warp, keys of an iteration, tiles of keys in shared memory; the keys of a
+    part that blocks of its own compute, 0 for all."""
 
     warps: int
     queries: int
     keys: int
     tiles: int
     groups: bool = False
+    part: int = 0
 
 
 def attention_sketches(ctx: SketchContext) -> list[State]:
@@ -109,7 +120,8 @@ def attention_sketches(ctx: SketchContext) -> list[State]:
 def attention_of(ctx: SketchContext, state: State) -> Attention | None:
     """The parts of a computation that is attention on tensor cores; None for another."""
     reductions = [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.op.reduction is not None]
-    products = [(k, roles) for k in reductions for roles in [roles_of(ctx.target, state, k)] if roles is not None]
+    tried = [(k, roles_of(ctx.target, state, k, few=QUERIES)) for k in reductions]
+    products = [(k, roles) for k, roles in tried if roles is not None]
     if len(reductions) != 4 or len(products) != 2 or len(state.dag.outputs) != 1:
         return None
     (scores, of_scores), (sums, of_sums) = products
@@ -140,11 +152,18 @@ def in_groups(ctx: SketchContext, state: State, made: Attention) -> Attention | 
     rows = [state.stages[f.stage].op.output().shape[-1] * op.element.nbytes for f in factors]
     columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
     fits = columns % (2 * op.n) == 0 and columns >= LINE and ceildiv(terms, op.k) * op.k >= LINE
-    fits = fits and all(is_stored(state, f.stage) and not f.reindexed for f in factors)
+    fits = (
+        fits and not _few_queries(state, made) and all(is_stored(state, f.stage) and not f.reindexed for f in factors)
+    )
     if not fits or any(n % ROW_BYTES for n in rows):
         return None
     of_scores, of_sums = replace(made.of_scores, op=op), replace(made.of_sums, op=op)
     return replace(made, of_scores=of_scores, of_sums=of_sums)
+
+
+def _few_queries(state: State, made: Attention) -> bool:
+    """Whether the queries are no more than the rows of a tile of one warp."""
+    return bool(state.stages[made.scores].op.shape[-QUERIES] <= MMA_ROWS)
 
 
 def _leads_to(state: State, k: int, ends: set[int]) -> bool:
@@ -199,11 +218,12 @@ def grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[
         rows = tiles * made.op.m
         if (warps - 1) * rows >= queries or (tiles > 1 and rows >= 2 * queries):
             continue
-        for ahead in sorted({min(n, ceildiv(keys, iteration)) for n in TILES}):
-            grain = Grain(warps, tiles, iteration, ahead)
-            fits = shared_bytes(made, grain, columns, terms) <= hardware.max_shared_memory_per_block
-            if fits and registers(made.op, grain, columns, terms) <= MOST_REGISTERS:
-                yield grain
+        for part in part_lengths(state, made, warps * rows, iteration):
+            for ahead in sorted({min(n, ceildiv(part or keys, iteration)) for n in TILES}):
+                grain = Grain(warps, tiles, iteration, ahead, part=part)
+                fits = shared_bytes(made, grain, columns, terms) <= hardware.max_shared_memory_per_block
+                if fits and registers(made.op, grain, columns, terms) <= MOST_REGISTERS:
+                    yield grain
 
 
 def group_grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[Grain]:
@@ -220,7 +240,20 @@ def group_grains(state: State, made: Attention, hardware: HardwareParams) -> Ite
         shared = groups * rows * lines[0] + tiles * iteration * sum(lines)
         shared = shared * op.element.nbytes + groups * BOXES_OF_GROUP + BARRIER_BYTES
         if used <= REGISTERS_OF_GROUPS[groups] and shared <= hardware.max_shared_memory_per_block:
-            yield Grain(groups * op.warps, 1, iteration, tiles, True)
+            for part in part_lengths(state, made, groups * rows, iteration):
+                if not part or part > tiles * iteration:
+                    yield Grain(groups * op.warps, 1, iteration, tiles, True, part)
+
+
+def part_lengths(state: State, made: Attention, rows: int, iteration: int) -> list[int]:
+    """How many keys a part may have, whole iterations of them; 0, for all, is the only one where blocks of so many rows
+    fill half of the machine, or keys are few."""
+    *heads, queries, keys = state.stages[made.scores].op.shape
+    blocks = prod(heads) * ceildiv(queries, rows)
+    if 2 * blocks > NOMINAL_SMS or keys < 2 * SHORTEST_PART:
+        return [0]
+    wanted = [ceildiv(keys * blocks, n * NOMINAL_SMS * iteration) * iteration for n in BLOCKS_OF_PARTS]
+    return [0, *sorted({n for n in wanted if SHORTEST_PART <= n < keys})]
 
 
 def registers(op: Mma, grain: Grain, columns: int, terms: int) -> int:
@@ -251,19 +284,27 @@ def scheduled(start: State, made: Attention, grain: Grain) -> State:
     root = root_of(start, made.sums)
     _inlined(s, {root, term, part})
     sums = s.postpone_division(part, total)
+    stored = sums if grain.part else root
+    if grain.part:
+        sums = s.cache_write(stored, f"fragment.{op.name}.d")
+        _merged(s, root, s.carry_parts(total, grain.part)[0])
     if root != total:
         s[total].compute_inline()
     _in_registers(s, before, {"d": (scores, term), ROWS: (extreme, whole)})
-    _in_registers(s, op, {"d": (sums,), "a": (part,)})
+    _in_registers(s, op, {"d": (sums,), "a": (part,)} if not grain.part else {"a": (part,)})
     factors, ops = [made.of_scores.a, made.of_scores.b, made.of_sums.b], [before, before, op]
-    shared = [shared_copy(s, f, x, to) for f, x, to in zip(factors, sources, (scores, scores, sums), strict=True)]
+    few = _few_queries(start, made) and not factors[0].reindexed
+    shared = [
+        x if few and f is factors[0] else shared_copy(s, f, x, to)
+        for f, x, to in zip(factors, sources, (scores, scores, sums), strict=True)
+    ]
     parts = [
         s.cache_read(x, f"fragment.{of.name}.{name}", [to])
         for x, of, name, to in zip(shared, ops, "abb", (scores, scores, sums), strict=True)
     ]
-    warp = _stored(s, root, made.of_sums, grain)
-    for x in (sums, shared[0], *([] if grain.groups else parts[:1])):
-        s[x].compute_at(s[root], warp)
+    warp = _stored(s, stored, made.of_sums, grain)
+    for x in (sums, *([] if few else shared[:1]), *([] if grain.groups else parts[:1])):
+        s[x].compute_at(s[stored], warp)
     iteration, step = _multiplied(s, sums, made.of_sums, grain.keys // op.k)
     for x in (scores, term, *shared[1:]):
         s[x].compute_at(s[sums], iteration)
@@ -275,19 +316,30 @@ def scheduled(start: State, made: Attention, grain: Grain) -> State:
     for x in (parts[2], part):
         s[x].compute_at(s[sums], step)
     rows = [start.stages[made.scores].op.reduce_axis[0].extent] * 2 + [total.shape[-1]]
-    for k, (tile, factor, row) in enumerate(zip(shared, factors, rows, strict=True)):
-        if not grain.groups:
-            fetched(s[tile], factor, ops[k], Warps(count=grain.warps), ceildiv(row, op.k) * op.k * op.element.nbytes)
-        if k and grain.tiles > 1:
-            s[tile].pipeline(grain.tiles, COPY_ENGINE if grain.groups else "")
-        elif grain.groups:
-            s[tile].swizzle(1)
-        loaded(s[parts[k]], factor, ops[k], "abb"[k])
-    s[part].split_fragment(*sides(s[part], made.of_sums.a, "a"), f"{op.name}.a")
+    for k, (factor, of, row) in enumerate(zip(factors, ops, rows, strict=True)):
+        if few and k == 0:
+            *_, values = s[parts[k]].split_fragment(*sides(s[parts[k]], factor, "a"), f"{of.name}.a")
+            s[parts[k]].vectorize(values[-1])
+        else:
+            _brought(s[shared[k]], factor, of, grain, grain.tiles if k else 1, ceildiv(row, of.k) * of.k)
+            loaded(s[parts[k]], factor, of, "abb"[k])
+    s[part].split_fragment(*s[part].leaf_iter_vars[-2:], f"{op.name}.a")
     for x in (term, extreme, whole):
         *_, queries, keys = s[x].leaf_iter_vars
+        if few:  # a tile however few there are
+            _, queries = s[x].split(queries, before.m)
         s[x].split_fragment(queries, keys, f"{before.name}.d")
     return s.state
+
+
+def _brought(tile: StageHandle, factor: Factor, op: Mma, grain: Grain, tiles: int, row: int) -> None:
+    """A tile of so many terms or columns in shared memory, or `tiles` of them ahead."""
+    if not grain.groups:
+        fetched(tile, factor, op, Warps(count=grain.warps), row * op.element.nbytes)
+    if tiles > 1:
+        tile.pipeline(tiles, COPY_ENGINE if grain.groups else "")
+    elif grain.groups:
+        tile.swizzle(1)
 
 
 def _in_registers(s: Schedule, op: Mma, kept: dict[str, Sequence[Tensor]]) -> None:
@@ -315,6 +367,20 @@ def _stored(s: Schedule, out: Tensor, roles: Roles, grain: Grain) -> Loop:
     *_, values = root.split_fragment(rows, columns, f"{op.name}.d")
     root.vectorize(values[-1])
     return warp
+
+
+def _merged(s: Schedule, out: Tensor, triples: Tensor) -> None:
+    """The kernel that adds up what parts gave, and what follows: threads along columns, and along parts."""
+    root = s[out]
+    *rows, columns = root.leaf_iter_vars
+    block, columns = root.split(columns, MERGED_COLUMNS)
+    root.bind(root.fuse(*rows, block), "blockIdx.x")
+    root.bind(columns, "threadIdx.x")
+    s[triples].set_scope("local")
+    s[triples].compute_at(root, columns)
+    rest, part = s[triples].split(s[triples].leaf_iter_vars[-1], MERGED_PARTS)
+    s[triples].bind(part, "threadIdx.y")
+    s[triples].unroll(s[triples].split(rest, MERGED_AT_ONCE)[1])
 
 
 def _multiplied(s: Schedule, out: Tensor, roles: Roles, steps: int) -> tuple[Loop, Loop]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from te_lite.expr.expr import BufferLoad, Const, Expr, binary, compare, logical_and, select
+from te_lite.expr.expr import BufferLoad, Const, Expr, Var, binary, compare, logical_and, select
 from te_lite.loops.stmt import Buffer, For, ForKind, Stmt, Store, seq
 from te_lite.lowering.lower_facts import Facts
 from te_lite.lowering.lower_nest import NestBuilder, combined
@@ -84,9 +84,14 @@ class AlongNests(NestBuilder):
         return self.nested(k, inner, variables, body)
 
     def _scale_at(self, k: int, point: Point) -> Expr:
-        """What a sum of stage k is multiplied by at a point, since the extreme that it follows has grown."""
+        """What a sum of stage k is multiplied by at a point, since the extreme that it follows has grown.
+
+        It is kept for the whole tile, so that a point beyond the edge has its own.
+        """
         extreme, follows = self.followers[k]
-        at = self.points.value(follows.at, point)
+        starts = zip(self.low.state.ops[k].axis, self.low.minima[k], point.local, strict=False)
+        own: dict[Var, Expr] = {axis: binary("+", first, place) for axis, first, place in starts}
+        at = self.points.value(follows.at, replace(point, env={**point.env, **own}, nearest={}))
         assert isinstance(at, BufferLoad)
         return BufferLoad(self.grown[extreme].scale, at.index)
 

@@ -55,16 +55,16 @@ LAWS = (
 Joined = tuple[ComputeOp, ComputeOp, ComputeOp]
 
 
-def combined(law: Law, dtype: str, identity: Expr) -> Combiner:
-    """The reducer of pairs (extreme, sum of terms that refer to it); `identity` is that of the extreme."""
-    m, s, n, t = [Var(name, dtype) for name in ("x0", "x1", "y0", "y1")]
+def combined(law: Law, dtype: str, identity: Expr, sums: int = 1) -> Combiner:
+    """The reducer of an extreme, whose identity is given, and of so many `sums` of terms that refer to it."""
+    (m, *s), (n, *t) = [[Var(f"{side}{k}", dtype) for k in range(1 + sums)] for side in "xy"]
     first = compare(">=" if law.extreme == "max" else "<=", m, n)
-    kept, moved = select(first, s, t), select(first, t, s)
     there, zero = compare("==", m, n), const(0, dtype)
     ahead, behind = [select(there, zero, e) for e in (select(first, m, n), select(first, n, m))]
-    total = kept + law.carry(moved, behind, ahead)
-    result, neutral = (binary(law.extreme, m, n), total), (identity, zero)
-    return Combiner(f"online_{law.extreme}", (m, s), (n, t), result, neutral)
+    pairs = [(select(first, a, b), select(first, b, a)) for a, b in zip(s, t, strict=True)]
+    total = [kept + law.carry(moved, behind, ahead) for kept, moved in pairs]
+    neutral = (identity, *[zero] * sums)
+    return Combiner(f"online_{law.extreme}", (m, *s), (n, *t), (binary(law.extreme, m, n), *total), neutral)
 
 
 def joined_ops(first: ComputeOp, second: ComputeOp, inlined: tuple[ComputeOp, ...]) -> Joined | None:

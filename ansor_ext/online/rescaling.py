@@ -46,11 +46,13 @@ class Carried:
 def carried(total: ComputeOp, extreme: ComputeOp, ops: Sequence[Operation]) -> Carried | None:
     """How the sum `total` moves with `extreme`; `ops` are all operations.  None where no law fits."""
     one, two = extreme.reduction, total.reduction
-    if one is None or two is None or not (is_plain(one) and is_plain(two)) or two.combiner.name != "sum":
+    if one is None or two is None or two.combiner.name != "sum":
+        return None
+    if not all(is_plain(replace(x, condition=None)) for x in (one, two)):
         return None
     if [v.extent for v in one.axes] != [v.extent for v in two.axes] or one.sources[0].dtype not in DTYPES:
         return None
-    known = _element_wise(ops)
+    known = element_wise(ops)
     factors = [f for f in _factors(_written_out(two.sources[0], extreme, known)) if depends(f, extreme, known)]
     if len(factors) != 1:
         return None
@@ -60,6 +62,9 @@ def carried(total: ComputeOp, extreme: ComputeOp, ops: Sequence[Operation]) -> C
         return None
     env: dict[Var, Expr] = dict(zip((*extreme.axis, *one.axes), (*at.indices, *two.axes), strict=True))
     value = substitute(one.sources[0], env)
+    asked = [x.condition for x in (one, two) if x.condition is not None]
+    if asked and (len(asked) == 1 or not same(substitute(asked[0], env), asked[1])):
+        return None
     for law in LAWS:
         if one.combiner.name == law.extreme and same(factors[0], law.term(_written_out(value, extreme, known), at)):
             return Carried(law, at)
@@ -122,7 +127,7 @@ class Share:
 
 def share(part: ComputeOp, ops: Sequence[Operation]) -> Share | None:
     """What `part` is a share of; `ops` are all operations.  None where it is none."""
-    e, casts, known = part.body[0], list[str](), _element_wise(ops)
+    e, casts, known = part.body[0], list[str](), element_wise(ops)
     while True:
         match e:
             case Cast(dtype=dtype, a=a) if dtype in ROUNDING:
@@ -136,25 +141,25 @@ def share(part: ComputeOp, ops: Sequence[Operation]) -> Share | None:
             case _:
                 return None
     for extreme in ops:
-        if _is_extreme(extreme) and _is_term(a, whole, part, extreme, ops):
+        if is_extreme(extreme) and _is_term(a, whole, part, extreme, ops):
             for dtype in reversed(casts):
                 a = Cast(dtype, a)
             return Share(a, whole, extreme)
     return None
 
 
-def _element_wise(ops: Sequence[Operation]) -> dict[object, ComputeOp]:
+def element_wise(ops: Sequence[Operation]) -> dict[object, ComputeOp]:
     return {op.key: op for op in ops if isinstance(op, ComputeOp) and op.reduction is None}
 
 
-def _is_extreme(op: Operation) -> TypeGuard[ComputeOp]:
+def is_extreme(op: Operation) -> TypeGuard[ComputeOp]:
     reduction = op.reduction if isinstance(op, ComputeOp) else None
     return reduction is not None and reduction.combiner.name in [law.extreme for law in LAWS]
 
 
 def _is_term(e: Expr, whole: Load, part: ComputeOp, extreme: ComputeOp, ops: Sequence[Operation]) -> bool:
     """Whether `e` is, along the axis of `part` that `whole` lacks, what `whole` sums up and `extreme` carries."""
-    divisor, known = whole.tensor.op, _element_wise(ops)
+    divisor, known = whole.tensor.op, element_wise(ops)
     along = [v for v in part.axis if not any(x is v for index in whole.indices for x in walk(index))]
     if not isinstance(divisor, ComputeOp) or divisor.reduction is None or len(divisor.reduction.axes) != 1:
         return False

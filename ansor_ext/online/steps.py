@@ -15,6 +15,7 @@ from te_lite.schedule.stage_steps import NewStage, inserted, require_unscheduled
 from te_lite.schedule.state import INLINED, Ask, State, fresh_stage
 from te_lite.schedule.step import Step, Words
 
+from .carried_parts import in_parts, whole_of
 from .online import joined_ops
 from .rescaling import postponed
 
@@ -145,3 +146,47 @@ class PostponeDivision(Step):
         words.line(f"{name} = s.postpone_division({part}, {total})")
         words.axes(words.state.stages[self.total].op, f"{name}.op")
         words.axes(words.state.stages[self.total + 1].op, f"s[{total}].op")
+
+
+@dataclass(frozen=True, slots=True)
+class CarryParts(NewStage):
+    """Sum up what `stage` divides in parts with extremes of their own; a letter of our own (see `carried_parts.py`)."""
+
+    tag: ClassVar[str] = "CPT"
+    stage: int
+    length: int
+
+    @classmethod
+    def primitive(cls, part: Any, quotient: Tensor, length: int) -> list[Tensor]:
+        """Compute the sums that a quotient divides in parts of `length` points each; returns the sum `<op>.parts`."""
+        k = part.stage_id(quotient)
+        part.apply(cls(k, length))
+        op = part.state.ops[k]
+        return [op.output(i) for i in range(op.num_outputs)]
+
+    def effect(self, state: State) -> State:
+        stage = state.stages[self.stage]
+        subject = f"carry_parts {stage.op.name}"
+        require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+        found = whole_of(stage.compute, state.ops)
+        if found is None:
+            raise ScheduleError(f"{subject}: it must divide sums of shares (ansor_ext/online/carried_parts.py)")
+        law = "there must be several parts"
+        require(0 < self.length < found.length, ScheduleError, subject, law, length=self.length, points=found.length)
+        made, given = in_parts(found, self.length), [t.op.key for t in state.dag.tensors]
+        for k, old in enumerate(state.stages):
+            op = made.stands_for.get(old.op.key)
+            if op is not None:
+                seen = attached_names(state, k) or (k != self.stage and old.op.key in given)
+                require(not seen, ScheduleError, subject, "nothing else may see its sums", stage=op.name)
+                require_unscheduled(old, range(len(old.vars)), subject)
+                state = state.with_stage(k, replace(fresh_stage(op), where=old.where, attach=old.attach))
+        return inserted(state, self.stage, fresh_stage(made.triples))
+
+    def python(self, words: Words, before: State) -> None:
+        name = words.tensor(words.state, self.stage)
+        words.line(f"{name} = s.carry_parts({words.tensor(before, self.stage)}, {self.length})[0]")
+        for k, stage in enumerate(words.state.stages):
+            old = before.stages[k - (k > self.stage)].op
+            if k == self.stage or stage.op is not old:
+                words.axes(stage.op, f"{name}.op" if k == self.stage else f"s[{words.tensor(words.state, k)}].op")

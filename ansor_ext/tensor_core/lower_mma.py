@@ -30,7 +30,9 @@ def warp_multiply(points: Points, k: int, depth: int) -> WarpMultiply:
     """The instruction that is the loops of stage k from position `depth` on.  Raises LowerError where they are none."""
     low, stage = points.low, points.low.stages[k]
     point = points.at(k, low.vars[k])
-    require(not point.guards, LowerError, stage.op.name, "the loops of an instruction must divide what they run over")
+    body = low.bodies[k][0]
+    whole = not point.guards and not (isinstance(body, Reduce) and points.folded_where(k, body, point))
+    require(whole, LowerError, stage.op.name, "the loops of an instruction must divide what they run over")
     d = operand(low, k, point.local, first_turn(low, k, depth))
     a, b = _factors(low, d, point.env)
     _check_loops(d, a, b, {low.vars[k][it.uid]: it.length for it in stage.iters[depth:]})
@@ -71,14 +73,10 @@ def _factors(low: Facts, d: Operand, env: Mapping[Var, Expr]) -> tuple[Operand, 
     (x, a), (y, b) = operands["a"], operands["b"]
     terms = product(op, x, y), product(op, y, x)
     sources = body.sources if isinstance(body, Reduce) and body.combiner.name == "sum" else ()
-    fits = any(same(source, term) for source in sources for term in terms) and _always(body)
+    fits = any(same(source, term) for source in sources for term in terms)
     law = f"{op.name} sums up, in {op.sum.dtype}, products of {' and '.join(dict.fromkeys(op.dtypes))}"
     require(fits and (x.dtype, y.dtype) == op.dtypes and body.dtype == op.sum.dtype, LowerError, d.name, law, body=body)
     return a, b
-
-
-def _always(body: Expr) -> bool:
-    return isinstance(body, Reduce) and body.condition is None
 
 
 def _read(low: Facts, load: Load, env: Mapping[Var, Expr], start: Mapping[Var, Expr]) -> Operand:

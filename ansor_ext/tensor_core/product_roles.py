@@ -68,12 +68,12 @@ class Roles:
 
 
 def roles_of(
-    target: Target, state: State, k: int, groups: bool = False, full: bool = False, ring: bool = False
+    target: Target, state: State, k: int, groups: bool = False, full: bool = False, ring: bool = False, few: int = 0
 ) -> Roles | None:
     """How stage `k` is a product for tensor cores of the target, of groups of warps if asked; None when it is none.
 
     With `full` its rows and columns are those that fill tiles best, not the last ones: the images of a batch instead of
-    the columns of an image.
+    the columns of an image.  The axis `few`, counted from the last one of space, is worth a tile however short it is.
     """
     stage = state.stages[k]
     if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
@@ -87,6 +87,8 @@ def roles_of(
     extents, space = extents_of(stage.op), len(stage.op.axis)
     if op.element.apart:  # the sum over parts is none over terms
         extents[space] = 1
+    if few:
+        extents[space - few] = max(extents[space - few], op.m)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)
     ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
     enough = (FEWEST_ROWS_OF_GROUPS,) if groups else (op.m, FEWEST_ROWS)

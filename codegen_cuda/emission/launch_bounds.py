@@ -3,8 +3,8 @@
 Left alone, ptxas may take so many registers that one block fits, or so few that arrays spill.  A kernel that reduces
 across threads while it keeps a row in registers waits between its phases (read, reduce, write), so other blocks must
 run meanwhile: each thread gets what its arrays need at their fullest (`live_words`) and `OTHER_REGISTERS`, and as many
-blocks are asked for as these leave.  By ptxas for sm_90, softmax and layer norm of 1,024 to 16,384 columns spill
-nothing so, or up to 24 bytes.
+blocks are asked for as these and shared memory leave.  By ptxas for sm_90, softmax and layer norm of 1,024 to 16,384
+columns spill nothing so, or up to 24 bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..passes.registers import local_bytes
 from ..program.cuda_program import KernelNest, loads_in
 
 MANY_LOCAL_BYTES = 128
-REGISTERS = 65536
+REGISTERS, SHARED_BYTES = 65536, 227 * 1024
 OTHER_REGISTERS = 32
 THREADS = 1536
 WORD = 4
@@ -26,10 +26,10 @@ WORD = 4
 
 def launch_bounds(nest: KernelNest, threads: int) -> str:
     """The arguments of `__launch_bounds__` of a kernel whose blocks have so many threads."""
-    reduces = any(isinstance(s, ThreadReduce) for s in stmts_of(nest.body))
-    words = live_words(nest.body) if reduces else 0
+    words = live_words(nest.body) if any(isinstance(s, ThreadReduce) for s in stmts_of(nest.body)) else 0
     if words > 0:
-        blocks = min(REGISTERS // (threads * (words + OTHER_REGISTERS)), THREADS // threads)
+        fit = SHARED_BYTES // max(sum([b.size * BYTES[b.dtype] for b in nest.allocated("shared")]), 1)
+        blocks = min(REGISTERS // (threads * (words + OTHER_REGISTERS)), THREADS // threads, fit)
         return f"{threads}, {max(blocks, 1)}"
     return f"{threads}, 1" if local_bytes(nest.body) >= MANY_LOCAL_BYTES else str(threads)
 

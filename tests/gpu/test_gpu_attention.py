@@ -9,6 +9,8 @@ import te_lite as te
 from ansor_ext.attention.attention import Grain
 from tests.ansor_ext.attention.test_attention import EVERY, Case, Scores, causal, check, scaled, sketches
 from tests.ansor_ext.attention.test_attention_in_groups import CASES, lowered
+from tests.ansor_ext.attention.test_attention_in_parts import CASES as PARTS
+from tests.ansor_ext.attention.test_attention_in_parts import lowered as lowered_in_parts
 from tests.oracle import poisoned
 
 pytestmark = pytest.mark.gpu
@@ -42,4 +44,12 @@ def test_more_parts_than_multiprocessors(scores: Scores) -> None:
     case = Case((40, 600, 333, 64), scores)
     arrays, out = case.inputs(np.random.default_rng(9)), poisoned((40, 600, 64), case.out)
     CudaModule(lowered(case, Grain(8, 1, 128, 2, True)), open_device().arch)(*arrays, out)
+    check(case, out, arrays)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_keys_add_up(name: str) -> None:
+    case, grain = PARTS[name]
+    arrays, out = case.inputs(np.random.default_rng(6)), poisoned((*case.sizes[:2], case.sizes[3]), case.out)
+    CudaModule(lowered_in_parts(case, grain), open_device().arch)(*arrays, out)
     check(case, out, arrays)
