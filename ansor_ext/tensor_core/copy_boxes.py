@@ -7,14 +7,15 @@ is the box of 128 x 64 elements from (block * 128, t * 64) on, of an array of 52
 the edges of an array, and stores nothing there.  An index is the sum of coordinates times strides; each of its terms
 belongs to the outermost axis whose stride divides it, and a constant is shared out among axes in all ways.  Whether
 that is right is then looked at: the conditions of the copy must be those that all coordinates lie inside.  Neighbouring
-axes of an array may count as one.  So windows of images with zeros around them are boxes, too.
+axes of an array may count as one, and an axis that the index goes through in parts as two.  So windows of images with
+zeros around them are boxes, too, and the tokens of several texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import combinations, pairwise, product
+from itertools import chain, combinations, pairwise, product
 from math import prod
 
 from te_lite.expr.dtype import BYTES
@@ -110,7 +111,7 @@ def box_of(copy: Copy, around: Set[Var] = frozenset(), view: tuple[int, ...] | N
     """
     if any(not isinstance(e, Var) and free_vars(e) & copy.loops.keys() for e, _ in copy.terms):
         return None
-    views = _views(copy.buffer.shape) if view is None else [view]
+    views = chain(_views(copy.buffer.shape), _cut_views(copy)) if view is None else [view]
     return next((box for seen in views for box in boxes_in(copy, seen, around)), None)
 
 
@@ -143,6 +144,19 @@ def _views(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
         for cuts in combinations(range(1, len(extents)), count - 1):
             ends = (0, *cuts, len(extents))
             yield tuple([prod(extents[a:b]) for a, b in pairwise(ends)])
+
+
+def _cut_views(copy: Copy) -> Iterator[tuple[int, ...]]:
+    """The extents of an array with axes cut in two where a term of the index goes so far, fewest cuts first: the tokens
+    of several texts, or the columns of several heads, each with an edge of its own."""
+    shape, ways = copy.buffer.shape, []
+    blocks = [(e, factor) for e, factor in copy.terms if set() < free_vars(e) and not free_vars(e) & copy.loops.keys()]
+    for d, n in enumerate(shape):
+        stride = prod(shape[d + 1 :])
+        parts = {factor // stride for e, factor in blocks if factor % stride == 0}
+        ways.append([(n,), *[(n // part, part) for part in sorted(parts) if 1 < part < n and n % part == 0]])
+    found = [tuple([n for axis in way for n in axis if n > 1]) for way in product(*ways)]
+    yield from sorted([view for view in found if len(view) <= MOST_AXES], key=len)
 
 
 def _in_view(

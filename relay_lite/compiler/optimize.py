@@ -45,6 +45,7 @@ from ..transform import (
 )
 from ..transform.batch_slices import BatchSlices
 from ..transform.byte_products import ByteProducts
+from ..transform.causal_masks import CausalMasks
 from ..transform.fuse_attention import DTYPES
 from ..transform.loop import PlaceLoopResults, WholeLoops, has_control, share_groups, with_constants_inside
 from ..transform.moments import Moments
@@ -94,6 +95,7 @@ def pipeline(target: Target) -> Pass:
         FoldConstant(),
         *([ScoresInBatches(whole=False), TurnProducts()] if moves else []),
         *([BatchSlices(dtypes=multiplied), Moments()] if moves else []),  # a GPU's memory is what is short
+        *([where_needed(CausalMasks)] if moves else []),
         WholeLoops(lambda function: _runs(function, target)),
         PlaceLoopResults(),
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),

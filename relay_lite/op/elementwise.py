@@ -10,6 +10,9 @@ import numpy as np
 from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.expr.arithmetic import convert
+from te_lite.expr.expr import const, if_then_else
+from te_lite.topi.tag import ELEMWISE
+from te_lite.topi.utils import ax_compute
 
 from ..ir.errors import GraphError
 from ..ir.make import call
@@ -128,6 +131,34 @@ def _clip_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
 def _cast_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "cast")
     return TensorType(x.shape, dtype_of(attrs["dtype"], "", "cast"))
+
+
+def _causal_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "nn.causal")
+    floats(x, "nn.causal")
+    law = "scores have rows and columns"
+    require(len(x.shape) > 1 and isinstance(attrs["offset"], int), GraphError, "nn.causal", law, shape=x.shape)
+    return x
+
+
+def _causal_te(x: Tensor, offset: int) -> Tensor:
+    def value(*i: Any) -> Any:
+        return if_then_else(i[-1] <= i[-2] + offset, x(*i), const(float("-inf"), x.dtype))
+
+    made: Tensor = ax_compute(x.shape, value, "T_causal", ELEMWISE)
+    return made
+
+
+define(  # elementwise for what is fused; passes that reshape come before the one that makes it (`causal_masks.py`)
+    "nn.causal",
+    OpPattern.ELEMWISE,
+    _causal_type,
+    lambda args, attrs: np.where(
+        np.tri(args[0].shape[-2], args[0].shape[-1], attrs["offset"], bool), args[0], args[0].dtype.type("-inf")
+    ),
+    lambda args, attrs, target: [_causal_te(args[0], attrs["offset"])],
+    offset=0,
+)
 
 
 # ---------------------------------------------------------------------------------------------------- calls

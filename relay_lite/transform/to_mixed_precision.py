@@ -12,8 +12,9 @@ A value that follows from a product is rounded where it is stored for products, 
 several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  One
 that computes with several products is in the kernel of the first, and the others, which have kernels of their own, are
 rounded.  So sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax, a
-norm or a pool reads, whose kernels begin with it, is stored in float32.  Casts of weights fold when these are
-constants; a cast of a cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
+norm or a pool reads, whose kernels begin with it, is stored in float32; else what a product reads is stored in 16 bits
+for all its readers, a norm's result, too: a second tensor would be a kernel of its own.  Casts of weights fold when
+these are constants; a cast of a cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
 
 Matrix products whose number of terms is no multiple of 8 get zeros behind them, so that the rows of both factors begin
 at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.  Products with what
@@ -176,7 +177,8 @@ class _Values:
             self.full[node] = rebuild(node, [self.read(x, node, product) for x in args])
             if product is not None:
                 self.product[node] = product
-            if self.lists.follows(node) and any(self._kept(x) for x in args):
+            multiplied = args and any(self.lists.multiplies(x) for x in self.readers[node])
+            if multiplied or (self.lists.follows(node) and any(self._kept(x) for x in args)):
                 self._keep(node)
 
     def _keep(self, node: Expr) -> None:

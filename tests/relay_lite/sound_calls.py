@@ -61,6 +61,7 @@ SOUND: dict[str, tuple[tuple[Expr, ...], dict[str, Any]]] = {
     "nn.group_norm": ((f(2, 3, 4), f(3), f(3)), {"num_groups": 3}),
     "nn.bias_add": ((f(2, 3), f(3)), {}),
     "nn.prelu": ((f(2, 3), f(3)), {}),
+    "nn.causal": ((f(2, 3, 4),), {"offset": 1}),
     "nn.pad": ((f(2, 3),), {"pad_width": ((1, 0), (0, 2))}),
     "nn.upsampling": ((f(1, 4, 3, 5),), {"scale_h": 2, "scale_w": 2}),
     "nn.depth_to_space": ((f(1, 4, 2, 6),), {"block_size": 2}),

@@ -110,6 +110,20 @@ def test_of_two_products_that_meet_one_is_stored_in_halves(op: str, turned: bool
     assert off([reference.run(made, inputs)], [reference.run(graph, inputs, dtype="float64")]) < 10 * UNIT["float16"]
 
 
+def test_what_a_norm_gives_a_product_and_a_sum_is_stored_once() -> None:
+    """In 16 bits, as BERT has it; what the next norm reads is float32."""
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    x, scale = make.input(2, 6, 7, 16), [Constant(np.full(16, n, "float32")) for n in (1.5, 0.5)]
+    normed = call("nn.layer_norm", x, *scale)
+    graph = Function((x,), call("nn.layer_norm", call("add", make.conv(normed, 16), normed), *scale))
+    made = ToMixedPrecision("float16")(graph)
+    fused = optimize(made, {}, "cuda")
+    types = [n.type for n in post_order(fused.body) if isinstance(n, FunctionCall)]
+    assert [t.dtype for t in types if isinstance(t, TensorType)] == ["float16", "float32", "float32"]
+    inputs = data(graph)
+    assert off([reference.run(made, inputs)], [reference.run(graph, inputs, dtype="float64")]) < 10 * UNIT["float16"]
+
+
 def test_two_products_that_do_not_meet_are_not_rounded() -> None:
     """Two results; and what a softmax made of one."""
     make = Layers(np.random.default_rng(0), "NHWC", "float32")

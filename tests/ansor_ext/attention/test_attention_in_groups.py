@@ -122,6 +122,28 @@ def test_heads_beside_each_other_are_boxes() -> None:
     check(case, out, [array[:, part].transpose(1, 0, 2) for part in range(3)])
 
 
+@pytest.mark.parametrize(("tokens", "columns"), [(77, 64), pytest.param(130, 80, marks=pytest.mark.slow)])
+def test_heads_of_several_texts_are_boxes_of_one_matrix(tokens: int, columns: int) -> None:
+    """[texts * tokens, 3 * heads * columns]: each text, and each head, has an edge of its own."""
+    texts, heads = 2, 3
+    x = te.placeholder((texts * tokens, 3 * heads * columns), name="X", dtype="float16")
+    case = Case((texts * heads, tokens, tokens, columns))
+    q, k, v = [
+        te.compute(
+            (texts * heads, tokens, columns),
+            lambda b, i, c, part=part: x[b // heads * tokens + i, (part * heads + b % heads) * columns + c],
+            name=f"part{part}",
+        )
+        for part in range(3)
+    ]
+    made = emit(lowered_of([x, case.of(q, k, v, x)], Grain(4, 1, 64, 2, True)))
+    array = np.random.default_rng(9).standard_normal((texts, tokens, 3, heads, columns)).astype("float16")
+    out = poisoned((texts * heads, tokens, columns), "float16")
+    run_program(made, [array.reshape(x.shape), out])
+    parts = [array[:, :, n].transpose(0, 2, 1, 3).reshape(-1, tokens, columns) for n in range(3)]
+    check(case, out, parts)
+
+
 @pytest.mark.parametrize("name", ["scaled", pytest.param("causal, wide", marks=pytest.mark.slow)])
 def test_the_interpreter_knows_no_ring(name: str) -> None:
     case, grain = CASES[name]

@@ -111,6 +111,23 @@ def test_boxes_of_networks_are_found() -> None:
     assert box_of(Copy.of(Buffer("X", "float16", (1, 8, 8, 32)), index, inside[1:], loops, ranges)) is None
 
 
+def test_axes_in_parts_have_an_edge_for_each() -> None:
+    """Rows of texts of 10 tokens, 4 at a time, and heads of 6 columns in boxes of 8: zeros behind each of them."""
+    i, j, text, head, turn = [Var(name) for name in ("i", "j", "text", "head", "turn")]
+    loops, blocks = {i: 4, j: 8}, {text: 3, head: 2, turn: 3}
+    ranges = Simplifier({v: (0, n - 1) for v, n in (loops | blocks).items()})
+    index = (text * 10 + turn * 4 + i) * 12 + head * 6 + j
+    inside = [compare("<", turn * 4 + i, 10), compare("<", j, 6)]
+    buffer = Buffer("X", "float16", (30, 12))
+    box = box_of(Copy.of(buffer, index, inside, loops, ranges))
+    assert box is not None and box.view == (3, 10, 2, 6)
+    array = np.arange(1, 361)
+    for at in nonempty(itertools.product(range(3), range(2), range(3))):
+        env = dict(zip((text, head, turn), at, strict=True))
+        assert (fetched(box, array, env).squeeze() == copied(array, index, inside, loops, env)).all()
+    assert box_of(Copy.of(buffer, index, [compare("<", turn * 4 + i, 9), inside[1]], loops, ranges)) is None
+
+
 def test_what_is_no_box_is_none() -> None:
     i, j = Var("i"), Var("j")
     ranges, loops = Simplifier({i: (0, 3), j: (0, 7)}), {i: 4, j: 8}
