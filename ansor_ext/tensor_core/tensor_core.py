@@ -346,6 +346,7 @@ def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]
     if lines > 1 and roles.beside is not None:
         loops[roles.beside], *beside = root.split(loops[roles.beside], lines)
     outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n)]
+    ones = [loop for loop in outer if made.kind.ring and root.stage.vars[loop.uid].extent == 1]
     sources, parts = [], []
     for loop in (rows, columns):
         parts.append(split_loop(s, root, loop, (None, None)))
@@ -358,7 +359,8 @@ def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]
         block_j, *cluster = root.split(block_j, over_columns)
     if made.kind.ring:
         blocks = _blocks_in_turn(s, root, block_i, block_j, ceildiv(extents_of(s[made.sums].op)[roles.m], over_rows))
-    root.reorder(*outer, *blocks, *cluster, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
+    outer = [loop for loop in outer if loop not in ones]  # whose quotients hide that those of blocks end with an array
+    root.reorder(*ones, *outer, *blocks, *cluster, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
     block = root.fuse(*outer, *blocks)
     if made.kind.ring:
         _, block = split_loop(s, root, block, (RING_BLOCKS // max(over_rows, over_columns),))

@@ -340,3 +340,13 @@ def test_products_beside_one_with_a_ring_keep_their_groups() -> None:
     )
     found = [[(p.op.warps, p.shared[0].in_boxes) for p in products(s)] for s in rings([a, b, w, last])]
     assert found and all(sorted(pair) == [(4, False), (4, True)] for pair in found)
+
+
+def test_images_of_one_line_are_matrices() -> None:
+    """As filters of 1 x 1 have them: more blocks than run at a time, whose rows end with the only image."""
+    args = convolution(1, 1, 25088, 128, 128, 1, 1)
+    for sketch in nonempty(rings(args)):
+        space = space_of(sketch, TARGET, HARDWARE)
+        points = table(products(sketch)[0], HARDWARE).points
+        made = emit(te.lower(concrete(home(space), row_of(space, points[0]), TARGET, HARDWARE), args))
+        assert "ring_open" in made.source and made.kernels[0].grid == (132, 1, 1)
