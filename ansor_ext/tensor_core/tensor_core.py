@@ -16,12 +16,10 @@ many warps, instructions of a warp and terms of an iteration there are is one de
 swizzled where `ldmatrix` reads them; others, of words whose terms are not neighbours, have rows that begin 8 banks
 further each, so that the four terms and eight columns which a warp reads at a time are in 32 banks.
 
-Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
-name the tile that tensor cores read (`warpgroup.py`).  Where only copies of factors suit rings, there are sketches with
-those, too (`copied_factors.py`).
+Where groups of warps multiply (`wgmma`), there are sketches in which fragments of B name the tile that they read
+(`warpgroup.py`); where only copies of factors suit rings, there are sketches with those (`copied_factors.py`).
 
-Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
-(`split_reduction.py`).
+Where few blocks have work, there are also sketches whose sums are in parts that are added later (`split_reduction.py`).
 
 The rows of a product are one axis of the computation, such as the columns of an image, of which there may be few: 14 of
 them are one tile, whose block would read all filters for 14 points.  So there are sketches whose warps compute several

@@ -51,4 +51,5 @@ def causal_offset(mask: Array, shape: tuple[int, ...]) -> int | None:
     rows = mask.reshape(shape)
     offset = int(np.count_nonzero(rows[0] == 0)) - 1
     seen = np.tri(shape[0], shape[1], offset, bool)
-    return offset if offset >= 0 and (rows[seen] == 0).all() and (rows[~seen] <= LITTLE).all() else None
+    hides = 0 <= offset < shape[1] - 1 and (rows[seen] == 0).all() and (rows[~seen] <= LITTLE).all()
+    return offset if hides else None

@@ -57,7 +57,7 @@ def test_other_masks_stay() -> None:
     """With a hole, shown where hidden, one for each head, little but not little enough, of no row, along columns."""
     hole, shown, few = mask(0), mask(0), mask(0)
     hole[5, 3], shown[5, 6], few[4, 5:] = -np.inf, 0, -10
-    others = [hole, shown, few, np.stack([mask(0)] * HEADS), mask(-1), np.zeros((ROWS, COLUMNS), "float32")[:, :1]]
+    others = [hole, shown, few, np.stack([mask(0)] * HEADS), mask(-1), mask(0, 0), mask(0, 0)[:, :1]]
     for other in nonempty(others):
         assert ops(CausalMasks()(masked(other)))["nn.causal"] == 0
     assert ops(CausalMasks()(masked(mask(0), axis=1)))["nn.causal"] == 0
