@@ -27,7 +27,8 @@ import numpy as np
 
 import ansor
 from ansor.cli.torch_side import allow_tf32
-from ansor.core.target.target import TF32
+from ansor.core.device.backend import on_device
+from ansor.core.target.target import TF32, Target
 from benchmarks import report
 from benchmarks.pytorch import captured, exact_torch, formats
 from benchmarks.torch_models import PICTURES, TEXTS, drawn
@@ -110,7 +111,7 @@ def main() -> None:
     torch = exact_torch()
     model, inputs = drawn(torch, options.model, options.batch_size)
     network = exported(torch, model, inputs, f"{options.model}-B{options.batch_size}", options.layout)
-    network, target = in_precision(network, options.target, options.precision)
+    network, target = in_precision(network, on_device(Target(options.target)), options.precision)
     options.target = str(target)
     tasks, weights = ansor.extract_tasks(network.graph, network.params, target)
     print(f"{network.name}: {len(tasks)} tasks; {join_logs(Path(options.log), options.resume)} records resumed")
