@@ -17,6 +17,7 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     global_avg_pool NxCxHxW             NCHW
     attention BxHxTxD                   softmax(Q K^T / sqrt(D)) V of H heads and T tokens, each [B, H, T, D]
     causal_attention BxHxTxD            the same, where a token sees itself and those before it
+    decode_attention BxHxKxTxD          of one token on a cache of T; its H heads share the K heads of the cache
 
 Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (of floats, ours in two TF32 parts,
 PyTorch's in float32), ` fp16` or ` bf16` (halves, summed up in float32) or, `linear` and `dense`, in ` int8` (bytes,
@@ -38,6 +39,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -252,17 +254,26 @@ def _typed_attention(causal: bool) -> Callable[..., Sequence[Tensor]]:
     """Of halves: scores, softmax and sums in float32, shares and results rounded to halves."""
 
     def tensors(dtype: str, b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
-        q, k, v = [placeholder((b * h, t, d), name=name, dtype=dtype) for name in "QKV"]
-        scores = topi.multiply(nn.batch_matmul(q, k, out_dtype="float32"), d**-0.5)
-        if causal:
-            seen = scores
-            scores = compute(
-                seen.shape, lambda n, i, j: if_then_else(j <= i, seen[n, i, j], const(-np.inf, "float32")), name="seen"
-            )
-        shares = topi.cast(nn.softmax(scores), dtype)
-        return [q, k, v, topi.cast(nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), dtype)]
+        return _attention_tensors(dtype, b * h, t, t, d, causal)
 
     return tensors
+
+
+def _attention_tensors(dtype: str, heads: int, m: int, n: int, d: int, causal: bool = False) -> Sequence[Tensor]:
+    q, k, v = [placeholder((heads, rows, d), name=name, dtype=dtype) for name, rows in (("Q", m), ("K", n), ("V", n))]
+    scores = topi.multiply(nn.batch_matmul(q, k, out_dtype="float32"), d**-0.5)
+    if causal:
+        seen = scores
+        scores = compute(
+            seen.shape, lambda n, i, j: if_then_else(j <= i, seen[n, i, j], const(-np.inf, "float32")), name="seen"
+        )
+    shares = topi.cast(nn.softmax(scores), dtype)
+    return [q, k, v, topi.cast(nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), dtype)]
+
+
+def _decode(dtype: str, b: int, h: int, k: int, t: int, d: int) -> Sequence[Tensor]:
+    """The heads that share keys are rows of one product."""
+    return _attention_tensors(dtype, b * k, h // k, t, d)
 
 
 def _torch_attention(causal: bool) -> Callable[..., Library]:
@@ -279,6 +290,21 @@ def _torch_attention(causal: bool) -> Callable[..., Library]:
         return Library(attention, lambda *heads: [x.unflatten(0, (b, h)) for x in heads], lambda x: x.flatten(0, 1))
 
     return library
+
+
+def _torch_decode(torch: Any, b: int, h: int, k: int, _t: int, d: int) -> Library:
+    """By the same order of backends."""
+    one, kinds = torch.nn.functional.scaled_dot_product_attention, torch.nn.attention.SDPBackend
+    order = [kinds.CUDNN_ATTENTION, kinds.FLASH_ATTENTION, kinds.MATH]
+
+    def attention(query: Any, keys: Any, values: Any) -> Any:
+        with torch.nn.attention.sdpa_kernel(order, set_priority=True):
+            return one(query, keys, values, enable_gqa=True)
+
+    def enter(query: Any, *cache: Any) -> Tensors:
+        return [query.reshape(b, h, 1, d), *[x.unflatten(0, (b, k)) for x in cache]]
+
+    return Library(attention, enter, lambda x: x.reshape(b * k, h // k, d))
 
 
 def _of_data(f: Callable[[Tensor], Tensor]) -> Callable[..., Sequence[Tensor]]:
@@ -313,6 +339,7 @@ OPERATORS: Mapping[str, Operator] = {
     "argmax": Operator("NxN", _of_data(lambda x: topi.argmax(x, 1)), lambda torch, *_: Library(lambda x: x.argmax(1))),
     "attention": Operator("NxNxNxN", _attention(False), _torch_attention(False), _typed_attention(False)),
     "causal_attention": Operator("NxNxNxN", _attention(True), _torch_attention(True), _typed_attention(True)),
+    "decode_attention": Operator("NxNxNxNxN", partial(_decode, "float32"), _torch_decode, _decode),
     "global_avg_pool": Operator(
         "NxNxNxN", _of_data(lambda x: nn.global_pool(x, "avg")),
         lambda torch, *_: Library(lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1)),

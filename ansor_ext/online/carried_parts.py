@@ -43,7 +43,7 @@ from te_lite.expr.node import binary
 from te_lite.expr.visit import substitute, transform, walk
 
 from .online import Law, combined
-from .rescaling import carried, depends, element_wise, is_extreme
+from .rescaling import carried, element_wise, is_extreme
 
 NUMBERS = 2
 """Columns behind those of the sums: the extreme, and the whole."""
@@ -53,20 +53,16 @@ NUMBERS = 2
 class Whole:
     """Sums `total`, of which `quotient` divides the `copy` by the sum `whole`: both sums follow the `extreme`.
 
-    `terms` are the operations, element by element, by which they depend on it.
+    `own` are these, and what reads them element by element: terms, and what nobody reads any more; in program order.
     """
 
     law: Law
+    own: tuple[ComputeOp, ...]
     extreme: ComputeOp
-    terms: tuple[ComputeOp, ...]
     whole: ComputeOp
     total: ComputeOp
     copy: ComputeOp
     quotient: ComputeOp
-
-    @property
-    def sums(self) -> tuple[ComputeOp, ...]:
-        return self.whole, self.total
 
     @property
     def length(self) -> int:
@@ -87,40 +83,33 @@ def whole_of(quotient: ComputeOp, ops: Sequence[Operation]) -> Whole | None:
     for extreme in filter(is_extreme, ops):
         laws = [x.law for sums in (whole, total) for x in [carried(sums, extreme, ops)] if x is not None]
         if len(laws) == 2:
-            made = Whole(laws[0], extreme, _terms((whole, total), extreme, ops), whole, total, copy, quotient)
-            return made if _is_closed(made, ops) else None
+            own = _own((extreme, whole, total), copy, quotient, ops)
+            return Whole(laws[0], own, extreme, whole, total, copy, quotient) if own else None
     return None
 
 
-def _terms(sums: Sequence[ComputeOp], extreme: ComputeOp, ops: Sequence[Operation]) -> tuple[ComputeOp, ...]:
-    """The operations, element by element, by which sums depend on the extreme."""
-    known = element_wise(ops)
-    found: dict[object, ComputeOp] = {}
-    todo = list(sums)
-    while todo:
-        for e in _reads(todo.pop()):
-            op = known.get(e.tensor.op.key)
-            if op is not None and op.key not in found and depends(e, extreme, known):
-                found[op.key] = op
-                todo.append(op)
-    return tuple(found.values())
+def _own(
+    parts: Sequence[ComputeOp], copy: ComputeOp, quotient: ComputeOp, ops: Sequence[Operation]
+) -> tuple[ComputeOp, ...]:
+    """What parts have of their own; nothing where the quotient is not all that comes of it, point by point."""
+    known, own, sums = element_wise(ops), {op.key: op for op in parts}, {op.key for op in parts[1:]}
+    after = {copy.key: {parts[-1].key}, quotient.key: {copy.key, parts[-2].key}}
+    for op in ops:
+        read = {e.tensor.op.key for e in _reads(op)}
+        if op.key in after:
+            points = all(same(i, v) for e in _reads(op) for i, v in zip(e.indices, op.axis, strict=False))
+            if not points or not read & {*own, copy.key} <= after[op.key]:
+                return ()
+        elif op.key in known and read & own.keys():
+            own[op.key] = known[op.key]
+            sums |= {op.key} if read & sums else set()
+        elif read & ({*own, copy.key} if op.key not in own else sums):
+            return ()  # what a sum of a part reads is no sum of all
+    return tuple([op for op in ops if isinstance(op, ComputeOp) and op.key in own])
 
 
 def _reads(op: Operation) -> list[Load]:
     return [e for body in op.body[:1] for e in walk(body) if isinstance(e, Load)] if isinstance(op, ComputeOp) else []
-
-
-def _is_closed(made: Whole, ops: Sequence[Operation]) -> bool:
-    """Whether nothing else reads what a part has of its own, and sums and copies are read at the points of readers."""
-    inside = {op.key for op in (*made.terms, made.whole, made.total)}
-    allowed = {made.copy.key: {made.total.key}, made.quotient.key: {made.copy.key, made.whole.key}}
-    allowed |= {key: inside - {made.total.key, made.whole.key} | {made.extreme.key} for key in inside}
-    own = {made.extreme.key, made.copy.key} | inside
-    loads = {op.key: [e for e in _reads(op) if e.tensor.op.key in own] for op in ops}
-    closed = all(e.tensor.op.key in allowed.get(key, ()) for key, found in loads.items() for e in found)
-    read = [(op, e) for op in (made.copy, made.quotient) for e in loads[op.key]]
-    points = all(same(i, v) for op, e in read for i, v in zip(e.indices, op.axis, strict=False))
-    return closed and points and len(made.extreme.shape) == len(made.total.shape) - 1
 
 
 @dataclass(frozen=True)
@@ -135,25 +124,13 @@ class InParts:
 def in_parts(made: Whole, length: int) -> InParts:
     """A whole in parts of `length` points each, the last one of what is left."""
     count, new = ceildiv(made.length, length), dict[object, ComputeOp]()
-    for op in _ordered(made):
+    for op in made.own:
         new[op.key] = _of_part(op, new, count, length)
     packed = _packed(made, new, count)
     triples = _triples(made, packed, count)
     divided = binary("/", *[Load(triples.output(k), made.quotient.axis) for k in (2, 1)])
     new |= {made.copy.key: packed, made.quotient.key: replace(made.quotient, body=(divided,))}
     return InParts(new, triples)
-
-
-def _ordered(made: Whole) -> list[ComputeOp]:
-    """Each operation behind those that it reads."""
-    out = [made.extreme]
-    terms = list(made.terms)
-    while terms:
-        left = {op.key for op in terms}
-        ready = [op for op in terms if not any(e.tensor.op.key in left for e in _reads(op))]
-        out += ready
-        terms = [op for op in terms if op not in ready]
-    return [*out, *made.sums]
 
 
 def _of_part(op: ComputeOp, new: Mapping[object, ComputeOp], count: int, length: int) -> ComputeOp:

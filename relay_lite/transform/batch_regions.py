@@ -107,7 +107,7 @@ def _grown(region: Region, end: int, taken: Numbers, dtypes: Collection[str]) ->
         if multiply_adds(node):
             if len(path) > 1 or not _has_scores(region, node):
                 return None
-            fused = node.args[0].dtype in dtypes and min(node.args[0].shape[-2:]) >= LEAST
+            fused = node.args[0].dtype in dtypes and node.args[0].shape[-1] >= LEAST
             extra += 0 if fused else 2 * bytes_of(node.args[0])  # before and after the softmax
             scores = region.members
         batch = gcd(batch, common_extent(node))

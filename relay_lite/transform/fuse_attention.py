@@ -55,11 +55,13 @@ def _is_softmax(graph: FlowGraph, group: Sequence[int]) -> bool:
 
 
 def _is_product(node: Expr, dtypes: Collection[str]) -> TypeGuard[Call]:
-    """Whether a node is a product on tensor cores, in batches of matrices that fill an instruction."""
+    """Whether a node is a product on tensor cores, in batches of matrices that fill an instruction but for their rows:
+    those are queries, of which attention takes any number."""
     if not isinstance(node, Call) or not is_op(node, PRODUCT):
         return False
     types = [a.type for a in node.args if isinstance(a.type, TensorType)]
-    return all(t.dtype in dtypes and min(t.shape[-2:]) >= LEAST for t in types) and len(types) == len(node.args)
+    wide = all(t.dtype in dtypes for t in types) and len(types) == len(node.args)
+    return wide and min(types[0].shape[-1], *types[1].shape[-2:]) >= LEAST
 
 
 def _product_after(graph: FlowGraph, roots: Sequence[int], root: int, dtypes: Collection[str]) -> int | None:

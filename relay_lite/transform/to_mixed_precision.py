@@ -14,7 +14,8 @@ that computes with several products is in the kernel of the first, and the other
 rounded.  So sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax, a
 norm or a pool reads, whose kernels begin with it, is stored in float32; else what a product reads is stored in 16 bits
 for all its readers, a norm's result, too: a second tensor would be a kernel of its own.  Casts of weights fold when
-these are constants; a cast of a cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
+these are constants; what is widened is there in 16 bits already; a cast of a cast is none (`SimplifyExpr`), and casts
+are elementwise operators, which fuse.
 
 Matrix products whose number of terms is no multiple of 8 get zeros behind them, so that the rows of both factors begin
 at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.  Products with what
@@ -97,6 +98,10 @@ class _Lists:
     def follows(self, node: Expr) -> bool:
         return isinstance(node, Call) and node.op.name in self.follow and _is_full(node)
 
+    def widens(self, cast: Call) -> bool:
+        """Whether a cast is of what is in 16 bits already."""
+        return _is_full(cast) and cast.args[0].dtype == self.dtype
+
     def moves(self, node: Expr) -> bool:
         """Whether a node chooses elements, in 16 bits if need be."""
         if not isinstance(node, Call) or node.op.name not in MOVES or not self.follows(node):
@@ -168,6 +173,10 @@ class _Values:
             self.full[node] = Call(node.op, _whole_vectors(node, [self.rounded(x) for x in args]), attrs)
             self.product[node] = len(self.product)
             self._keep(node)
+        elif is_op(node, "cast") and self.lists.widens(node):
+            self.half[node] = self.full[args[0]]
+            self.full[node] = call("cast", self.half[node], dtype=FULL)
+            self.stored.add(node)
         elif self.lists.moves(node) and args and all(self._kept(x) for x in args):
             self.half[node] = rebuild(node, [self.rounded(x) for x in args])
             self.full[node] = call("cast", self.half[node], dtype=FULL)

@@ -18,12 +18,14 @@ from tests.relay_lite.test_fuse_meaning import check_group
 HEADS, TOKENS, SIZE = 4, 18, 16
 
 
-def attention(dtype: str = "float16", axis: int = -1, mask: bool = False, shown: bool = False) -> Function:
+def attention(
+    dtype: str = "float16", axis: int = -1, mask: bool = False, shown: bool = False, queries: int = TOKENS
+) -> Function:
     """Attention of inputs in batches; `shown`: the shares are a result, too."""
-    q, k, v = [var(name, (HEADS, TOKENS, SIZE), dtype) for name in "qkv"]
+    q, k, v = [var(name, (HEADS, n, SIZE), dtype) for name, n in (("q", queries), ("k", TOKENS), ("v", TOKENS))]
     scores = call("multiply", call("nn.batch_matmul", q, k, out_dtype="float32"), call("cast", one(), dtype="float32"))
     if mask:
-        scores = call("add", scores, var("mask", (1, TOKENS, TOKENS)))
+        scores = call("add", scores, var("mask", (1, queries, TOKENS)))
     shares = call("cast", call("nn.softmax", scores, axis=axis), dtype=dtype)
     body: Expr = call("nn.batch_matmul", shares, v, out_dtype="float32", transpose_b=False)
     if shown:
@@ -39,9 +41,10 @@ def kernels(function: Function) -> list[str]:
     return [str(f.attrs["name"]) for f in group_uses(function)]
 
 
+@pytest.mark.parametrize("queries", [TOKENS, 1, 3])
 @pytest.mark.parametrize("mask", [False, True])
-def test_attention_is_one_kernel(mask: bool) -> None:
-    function = attention(mask=mask)
+def test_attention_is_one_kernel(mask: bool, queries: int) -> None:
+    function = attention(mask=mask, queries=queries)
     fused = FuseOps(rows=True, moves=True)(function)
     assert len([name for name in kernels(fused) if "softmax" in name and name.count("batch_matmul") == 2]) == 1
     rng = np.random.default_rng(2)

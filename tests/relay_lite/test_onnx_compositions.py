@@ -18,7 +18,7 @@ from relay_lite.frontend import from_onnx
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.reference import run
 from tests.amount import examples
-from tests.relay_lite.onnx_models import Array, Builder, compare
+from tests.relay_lite.onnx_models import Array, Builder, compare, operators
 
 EXTENTS = {"a": 2, "b": 3, "c": 4, "d": 1, "e": 5}
 terms = st.lists(st.sampled_from("abcde"), min_size=0, max_size=4).map("".join)
@@ -149,6 +149,27 @@ def test_attention(heads: tuple[int, int], mask: str | None, causal: int) -> Non
         inputs.append(name)
     y = b.add("Attention", *inputs, q_num_heads=q, kv_num_heads=kv, is_causal=causal, softcap=2.0)
     compare(b.model(y), b.feeds)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("mask", [None, (2, 1, 1, 5), (1, 5), (1, 4, 1, 5)])
+def test_heads_of_a_group_are_rows_of_one_product(queries: int, mask: tuple[int, ...] | None) -> None:
+    """Where they have the same mask: keys and values are then not repeated.  The scores are shown by heads."""
+    b = Builder(23)
+    inputs = [b.input((2, 4, queries, 8)), b.input((2, 2, 5, 8)), b.input((2, 2, 5, 6))]
+    if mask is not None:
+        inputs.append(b.input((*mask[:-2], queries, 5)))
+    y, _, _, scores = b.add("Attention", *inputs, outputs=4, qk_matmul_output_mode=3)
+    module = compare(b.model(y, scores), b.feeds)
+    assert ("repeat" in operators(module)) == (mask is not None and (queries > 1 or mask[1:2] == (4,)))
+
+
+def test_heads_that_the_graph_repeats_are_read_once() -> None:
+    b = Builder(23)
+    q, k, v = [b.input(shape) for shape in ((2, 4, 1, 8), (2, 2, 1, 5, 8), (2, 2, 1, 5, 8))]
+    wide = [b.add("Expand", x, b.ints(2, 2, 2, 5, 8)) for x in (k, v)]
+    y = b.add("Attention", q, *[b.add("Reshape", x, b.ints(2, 4, 5, 8)) for x in wide])
+    assert {"broadcast_to", "repeat"}.isdisjoint(operators(compare(b.model(y), b.feeds)))
 
 
 @pytest.mark.parametrize("axis", [None, 1])

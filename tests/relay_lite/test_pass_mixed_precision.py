@@ -16,7 +16,7 @@ from ansor.core.target.target import HALVES, Target
 from relay_lite import build, reference
 from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.errors import GraphError
-from relay_lite.ir.make import call
+from relay_lite.ir.make import call, var
 from relay_lite.ir.module import IRModule
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple
 from relay_lite.ir.types import TensorType
@@ -140,6 +140,19 @@ def test_pools_of_halves_stay_in_halves() -> None:
     for dtype, pooled in (("float16", "float16"), ("bfloat16", "float32")):
         (pool,) = calls(mixed(Function((x,), body), dtype), "nn.max_pool2d")
         assert pool.dtype == pooled
+
+
+def test_what_is_in_halves_already_is_moved_as_it_is() -> None:
+    x, y = var("x", (4, 8), "float16"), var("y", (8, 4), "float16")
+    wide = call("reshape", call("cast", x, dtype="float32"), newshape=(2, 2, 8))
+    turned = call("transpose", call("cast", y, dtype="float32"), axes=(1, 0))
+    body = call("nn.batch_matmul", wide, call("reshape", turned, newshape=(2, 2, 8)))
+    changed = ToMixedPrecision()(Function((x, y), body))
+    assert "cast" not in [node.op.name for node in post_order(changed.body) if isinstance(node, Call)]
+    rng = np.random.default_rng(3)
+    feed = {v.name: rng.standard_normal(v.shape).astype("float16") for v in (x, y)}
+    got, want = [reference.run(f, feed) for f in (changed, Function((x, y), body))]
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 def test_lists() -> None:

@@ -304,6 +304,9 @@ for lead in ((), (2,), (3,), (2, 3, 2)):
     case(lambda q, m: F.scaled_dot_product_attention(q, q, q, m), some(*lead, 4, 8), some(*lead, 4, 1))
     case(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True, scale=0.3), some(*lead, 4, 8))
 case(lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), some(2, 4, 5, 8), some(2, 2, 7, 8))
+case(
+    lambda q, k: F.scaled_dot_product_attention(q, *[k.repeat_interleave(2, 1)] * 2), some(2, 4, 1, 8), some(2, 2, 7, 8)
+)
 case(lambda q, k, v: F.scaled_dot_product_attention(q, k, v), some(2, 3, 5, 8), some(1, 3, 7, 8), some(1, 1, 7, 4))
 case(
     lambda q, k, m: F.scaled_dot_product_attention(q, k, k, m), some(2, 2, 5, 8), some(1, 2, 7, 8), some(2, 1, 5, 1) > 0

@@ -7,11 +7,12 @@ from math import copysign, sqrt
 
 import numpy as np
 
-from ...ir.nodes import Expr
+from ...ir.nodes import Call, Expr
+from ...ir.visit import is_op
 from .emit import add, binary, call, cast, concatenate, const, div, mul, reshape, sub, transpose
 from .model import dtype_name
 from .node import Converters, Node
-from .product import product
+from .product import product, product_of_rows
 from .select import narrow
 
 AFTER_BIAS, AFTER_SOFTMAX = 2, 3
@@ -31,9 +32,17 @@ def attention(node: Node) -> list[Expr]:
     query = _by_heads(node, 0, heads[0])
     keys, values = (_with_past(node, _by_heads(node, i, heads[1]), i + 3) for i in (1, 2))
     _check_heads(node, query, keys, values)
-    bias = _bias(node, query, keys)
-    scores, shown = _scores(node, query, _shared(keys, query.shape[1]), bias)
-    out = product(scores, _shared(values, query.shape[1]))
+    once = [_once(x) for x in (keys, values)]
+    each = once if once[0].shape[1] == once[1].shape[1] else [keys, values]
+    bias, shape = _bias(node, query, keys), query.shape
+    if _joins(query, each[0], bias):
+        groups = each[0].shape[1]
+        query = reshape(query, (shape[0], groups, shape[1] // groups * shape[2], shape[3]))
+    one, two = [_shared(x, query.shape[1]) for x in each]
+    scores, shown = _scores(node, query, one, bias)
+    out = _unless_hidden(product(scores, two), bias)
+    out = reshape(out, (*shape[:3], values.shape[3]))
+    shown = reshape(shown, (*shape[:3], keys.shape[2]))
     if len(node.input(0).shape) == 3:
         out = transpose(out, (0, 2, 1, 3))
         out = reshape(out, (*out.shape[:2], out.shape[2] * out.shape[3]))
@@ -62,6 +71,27 @@ def _check_heads(node: Node, query: Expr, keys: Expr, values: Expr) -> None:
     agree = keys.shape[:3] == values.shape[:3] and query.shape[0] == keys.shape[0] and query.shape[3] == keys.shape[3]
     node.require(agree, law, **shapes)
     node.require(query.shape[1] % keys.shape[1] == 0, "the heads of K must divide those of Q", **shapes)
+
+
+def _once(x: Expr) -> Expr:
+    """Heads without those that are the same as the one before, where an operator has repeated all as often."""
+    match x:
+        case Call(op=op, args=(arg,), attrs=attrs) if op.name == "repeat" and attrs["axis"] in (1, -3):
+            return arg
+        case Call(op=op, args=(Call(args=(arg,)) as spread,)) if op.name == "reshape" and len(spread.shape) == 5:
+            heads = (*spread.shape[:2], 1, *spread.shape[3:])
+            repeats = is_op(spread, "broadcast_to") and arg.shape == heads and x.shape[2:] == heads[3:]
+            return reshape(arg, (*heads[:2], *heads[3:])) if repeats and x.shape[0] == heads[0] else x
+        case Call(op=op, args=(arg,)) if op.name == "copy":
+            return _once(arg)
+    return x
+
+
+def _joins(query: Expr, keys: Expr, bias: Expr | None) -> bool:
+    """Whether the queries of all heads of a group are rows of one product, which reads keys and values once: the bias
+    is the same for them."""
+    rows, heads = (1, 1) if bias is None else ((1, 1, *bias.shape)[-2], (1, 1, 1, *bias.shape)[-3])
+    return query.shape[1] > keys.shape[1] and rows == heads == 1
 
 
 def _shared(x: Expr, heads: int) -> Expr:
@@ -125,29 +155,33 @@ def _mask(node: Node, dtype: str, columns: int) -> Expr | None:
 def _scores(node: Node, query: Expr, keys: Expr, bias: Expr | None) -> tuple[Expr, Expr]:
     """What the values are weighted with, and the scores at the stage that the last output shows."""
     scale = node.number("scale") if node.has("scale") else 1 / sqrt(query.shape[3])
-    turned = transpose(keys, (0, 1, 3, 2))
     if query.dtype in ROOMY:
-        stages = [mul(product(query, turned), scale)]
+        stages = [mul(product_of_rows(query, keys), scale)]
     else:
         root = sqrt(abs(scale))
-        stages = [product(mul(query, copysign(root, scale)), mul(turned, root))]
+        stages = [product_of_rows(mul(query, copysign(root, scale)), mul(keys, root))]
     cap = node.number("softcap", 0.0)
     stages.append(mul(call("tanh", div(stages[0], const(cap, query.dtype))), cap) if cap > 0 else stages[0])
     stages.append(stages[1] if bias is None else add(stages[1], bias))
-    stages.append(_softmax(node, stages[AFTER_BIAS], bias))
+    stages.append(_softmax(node, stages[AFTER_BIAS]))
     shown = node.integer("qk_matmul_output_mode", 0)
     node.require(0 <= shown <= AFTER_SOFTMAX, "qk_matmul_output_mode must be 0 to 3", qk_matmul_output_mode=shown)
-    return stages[AFTER_SOFTMAX], stages[shown]
+    return stages[-1], _unless_hidden(stages[-1], bias) if shown == AFTER_SOFTMAX else stages[shown]
 
 
-def _softmax(node: Node, scores: Expr, bias: Expr | None) -> Expr:
+def _softmax(node: Node, scores: Expr) -> Expr:
     code = node.integer("softmax_precision", 0)
     inside = cast(scores, dtype_name(code, str(node))) if code else scores
-    out = cast(call("nn.softmax", inside, axis=3), scores.dtype)
+    return cast(call("nn.softmax", inside, axis=3), scores.dtype)
+
+
+def _unless_hidden(x: Expr, bias: Expr | None) -> Expr:
+    """Zeros where every key is masked, whose softmax is no number: that is asked of the result rather than of the
+    shares, so that nothing stands between softmax and product."""
     if bias is None:
-        return out
+        return x
     best = call("max", bias, axis=(len(bias.shape) - 1,), keepdims=True)
-    return call("where", binary("equal", best, -np.inf), const(0, scores.dtype), out)
+    return call("where", binary("equal", best, -np.inf), const(0, x.dtype), x)
 
 
 CONVERTERS: Converters = {"Attention": {23: attention}}

@@ -20,6 +20,12 @@ def product(left: Expr, right: Expr, weights: bool = False, out_dtype: str = "")
     return reshape(out, (*batch, left.shape[-2], right.shape[-1]))
 
 
+def product_of_rows(left: Expr, right: Expr) -> Expr:
+    """(..., M, K) times the transpose of (..., N, K), whose leading axes are the same."""
+    flat = [_flat(x, left.shape[:-2]) for x in (left, right)]
+    return reshape(call("nn.batch_matmul", *flat, transpose_b=True), (*left.shape[:-1], right.shape[-2]))
+
+
 def _flat_product(left: Expr, right: Expr, batch: tuple[int, ...], weights: bool, out_dtype: str) -> Expr:
     """The product of shape (batch, M, N) up to a reshape."""
     k, n = right.shape[-2:]

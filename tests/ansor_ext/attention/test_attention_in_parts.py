@@ -25,7 +25,7 @@ from ansor_ext.online.steps import CarryParts
 from benchmarks.compiled import compile_many
 from codegen_cuda import CompileError, emit
 from codegen_cuda.emulation.emulator import run_program
-from te_lite import Tensor
+from te_lite import Tensor, topi
 from te_lite.meaning.interp import run
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.replay import replay
@@ -90,6 +90,18 @@ def test_the_interpreter_adds_up_parts(name: str) -> None:
     out = poisoned(case.wanted(arrays).shape, case.out)
     run(lowered(case, grain), [*arrays, out])
     check(case, out, arrays)
+
+
+def test_attention_of_the_operator_library() -> None:
+    """Its softmax keeps terms, shares and their casts apart, some of which nobody reads in the end."""
+    q, k, v = [te.placeholder((2, n, 32), name=name, dtype="float16") for name, n in (("Q", 4), ("K", 150), ("V", 150))]
+    scores = topi.multiply(topi.nn.batch_matmul(q, k, out_dtype="float32"), 0.25)
+    shares = topi.cast(topi.nn.softmax(scores), "float16")
+    out = topi.cast(topi.nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), "float16")
+    case, state = Case((2, 4, 150, 32)), scheduled(*found([q, k, v, out]), Grain(1, 1, 32, 2, part=64))
+    arrays, result = case.inputs(np.random.default_rng(7)), poisoned((2, 4, 32), "float16")
+    run_program(emit(te.lower(state, state.dag.tensors)), [*arrays, result])
+    check(case, result, arrays)
 
 
 def test_a_part_whose_keys_are_all_masked_is_left_out() -> None:

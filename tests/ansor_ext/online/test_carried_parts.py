@@ -100,9 +100,20 @@ def test_sums_that_stay_whole() -> None:
     assert "there must be several parts" in refused(Weighted(), 7)
     w = Weighted()
     other = te.compute(w.top.shape, lambda i: w.top[i] * 2.0, name="other")
-    assert "must divide sums of shares" in refused(w, 3, other)
+    assert "nothing else may see its sums" in refused(w, 3, other)
+    k = te.reduce_axis((0, 5), "k")
+    w = Weighted()
+    assert "must divide sums of shares" in refused(w, 3, te.compute((1,), lambda i: te.sum(w.top[k], axis=k), name="t"))
     w = Weighted()
     assert "nothing else may see its sums" in refused(w, 3, w.whole)
     s = te.Schedule(w.dag)
     with pytest.raises(ScheduleError, match="must divide sums of shares"):
         s.carry_parts(w.y, 3)
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+def test_a_sum_of_a_part_knows_no_sum_of_all(doubled: bool) -> None:
+    w, k = Weighted(), te.reduce_axis((0, 7), "k")
+    whole = te.compute((5,), lambda i: w.whole[i] * 2.0, name="twice") if doubled else w.whole
+    w.y = te.compute((5, 3), lambda i, c: te.sum(w.share[i, k] * (w.w[k, c] * whole[i]), axis=k), name="Y")
+    assert "must divide sums of shares" in refused(w, 3)
