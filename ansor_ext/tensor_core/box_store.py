@@ -7,26 +7,29 @@
              all threads meet; one of them has the box stored
 
 Two boxes of a group are in shared memory, one of which is stored while the other one is filled.  Where lines do not
-divide the columns, the last box begins earlier, and some columns are stored twice, if they depend on registers only.
-What lies beyond the edge of the result is not stored, and must be just what the kernel does not store.
+divide the columns, the last box begins earlier, and some columns are stored twice, if they depend on registers and
+smaller arrays only.  What lies beyond the edge of the result is not stored, and must be just what the kernel does not
+store.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, index_xor, logical_and
+from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, const, index_xor, logical_and
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import conjuncts, substitute, walk
-from te_lite.loops.stmt import Buffer, For, ForKind, If, Stmt, Store, seq
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Stmt, Store, seq
 
 from ..pipeline.staged_copies import enclosing
 from .copy_boxes import Box, Copy, box_of, can_be_told
-from .instructions import BoxStore, RingCall
+from .instructions import BoxStore, RingCall, Rounded
 from .mma import GROUP_ROW_BYTES, WARPS
+from .row_folds import rounded_value
 from .swizzle import Swizzle
 
 PLACES, ROWS, TILE = 2, 64, 8
@@ -76,14 +79,16 @@ class Epilogue:
 
     @property
     def is_alone(self) -> bool:
-        """Whether values are of registers only; others may be of the array that they replace (`written_over.py`)."""
+        """Whether values are of registers only."""
         return all(b.storage == "local" for b in _read(self.store.value))
 
     @property
     def line(self) -> int:
-        """Columns of a box, a power of two; one that divides all of them where none may be stored twice."""
-        most = GROUP_ROW_BYTES // BYTES[self.store.buffer.dtype]
-        return min(1 << self.columns.bit_length() - 1, most) if self.is_alone else gcd(self.columns, most)
+        """Columns of a box, a power of two; one that divides all of them where none may be stored twice: where a value
+        may be of the array that it replaces (`written_over.py`), which is no smaller one."""
+        most, result = GROUP_ROW_BYTES // BYTES[self.store.buffer.dtype], self.store.buffer
+        twice = all(b.storage == "local" or b.size < result.size for b in _read(self.store.value))
+        return min(1 << self.columns.bit_length() - 1, most) if twice else gcd(self.columns, most)
 
 
 def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] | None:
@@ -105,7 +110,7 @@ def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] |
     own = binary("+", binary("*", group.number, PLACES), binary("%", number, PLACES))
     left = 0 if group.repeats and count % PLACES else PLACES - 1  # the last box of the part before may be in this place
     to = Store(place, ranges.simplify(_place(own, group, found, tile, line, dtype)), value)
-    pair = replace(found.pair, body=If(logical_and(*inside), to) if inside else to)
+    pair = _filled(found.pair, to, inside)
     fill = For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
     first = ranges.simplify(binary("*", own, ROWS * line))
     at = [*box.start[:-1], ranges.simplify(binary("+", box.start[-1], binary("*", first_tile, TILE)))]
@@ -114,6 +119,20 @@ def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] |
     meet = RingCall("group_meets", (group.number,))
     body = seq(group.once(RingCall("boxes_read", (), left)), meet, fill, meet, group.once(stored))
     return For(number, count, ForKind.UNROLLED, body), place
+
+
+def _filled(pair: For, to: Store, inside: Sequence[Expr]) -> Stmt:
+    """Two neighbours put into a box where `inside` holds; floats that become 16 bits are rounded together."""
+    value = rounded_value(to.value)
+    if value is None:
+        return replace(pair, body=If(logical_and(*inside), to) if inside else to)
+    two = Buffer("two", "float32", (pair.extent,), "local")
+    kept: Stmt = Store(two, pair.var, value)
+    if inside:
+        kept = seq(Store(two, pair.var, const(0, "float32")), If(logical_and(*inside), kept))
+    first = BufferLoad(to.buffer, substitute(to.index, {pair.var: as_expr(0)}))
+    both = [BufferLoad(two, as_expr(k)) for k in range(pair.extent)]
+    return Alloc(two, seq(replace(pair, kind=ForKind.UNROLLED, body=kept), Rounded(first, *both)))
 
 
 def _read(e: Expr) -> set[Buffer]:

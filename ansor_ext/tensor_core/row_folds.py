@@ -124,8 +124,8 @@ def _scaled(e: Expr) -> tuple[Expr, float]:
 
 def _pair(loop: For, s: Store) -> Stmt | None:
     """Two neighbours that are rounded and stored; None for others."""
-    value = _rounded(s.value)
-    if value is None or value.dtype != "float32" or not _is_local(value):
+    value = rounded_value(s.value)
+    if value is None or not _is_local(value):
         return None
     both = [substitute(value, {loop.var: as_expr(k)}) for k in range(WAYS)]
     if s.buffer.storage == "local":
@@ -135,12 +135,14 @@ def _pair(loop: For, s: Store) -> Stmt | None:
     return Alloc(two, seq(Rounded(BufferLoad(two, as_expr(0)), *both), stored))
 
 
-def _rounded(e: Expr) -> Expr | None:
-    """What a value rounds to 16 bits, maybe zero under a condition; None for another."""
+def rounded_value(e: Expr) -> Expr | None:
+    """The float that a value rounds to 16 bits, maybe zero under a condition; None for another."""
     match e:
-        case Cast(dtype="float16" | "bfloat16", a=a):
+        case Cast(dtype="float16" | "bfloat16", a=a) if a.dtype == "float32":
             return a
-        case Call(func="if_then_else", args=(cond, Cast(dtype="float16" | "bfloat16", a=a), Const(value=0))):
+        case Call(func="if_then_else", args=(cond, Cast(dtype="float16" | "bfloat16", a=a), Const(value=0))) if (
+            a.dtype == "float32"
+        ):
             return select(cond, a, const(0, "float32"))
     return None
 

@@ -34,7 +34,7 @@ from te_lite.loops.stmt import (
 )
 from te_lite.meaning.interp import run
 from te_lite.schedule.step import from_json, to_json
-from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PAIRS, RINGS, Ring, nearest_tf32
+from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PAIRS, RINGS, Ring, Tiled, nearest_tf32
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
@@ -156,12 +156,24 @@ def test_maps_say_what_is_rounded() -> None:
         assert (np.abs(arrays[-1] - exact) > error).any()
 
 
+class Onto(Ring):
+    """A product that is added to an array of its size."""
+
+    def tensors(self) -> list[te.Tensor]:
+        a, b, c = Tiled.tensors(self)
+        z = te.placeholder(c.shape, name="Z", dtype=self.out)
+        return [a, b, z, te.compute(c.shape, lambda i, j: te.cast(self.out, c[i, j] + te.cast("float32", z[i, j])))]
+
+
 def test_columns_are_stored_once_where_the_result_may_replace_what_is_read() -> None:
-    """Lines divide them then, or registers are stored."""
+    """Lines divide them then, or registers are stored; a bias is none that is replaced."""
     for columns, boxes in ((80, False), (96, True)):
-        wide = replace(HALF, sizes=(128, 480, 200), block=(64, columns, 64), warp=(16, columns), turned=True)
-        source = emit(lowered(replace(wide, out="float16", bias=True))).source
+        wide = replace(
+            HALF, sizes=(128, 480, 200), block=(64, columns, 64), warp=(16, columns), turned=True, out="float16"
+        )
+        source = emit(lowered(Onto(**vars(wide)))).source
         assert ("box_store_2d" in source) == boxes and "min(box" not in source
+        assert "min(box" in emit(lowered(replace(wide, bias=True))).source
 
 
 def test_registers_are_shared_out_between_two_groups_only() -> None:
@@ -366,7 +378,7 @@ SPOILT_PAIRS = {
     "the same half of the array": ("k_0 * 64 + (int)blockIdx.y * 32", "k_0 * 64"),
     "blocks that end before the other one": ("  cluster_close();", "  ;"),
     "barriers that the other block does not know": ("barrier.cluster.arrive.release", "bar.sync 0"),
-    "groups of one block": ("cluster_open(barriers + 0, 4, 2)", "cluster_open(barriers + 0, 4, 1)"),
+    "groups of one block": ("cluster_open(barriers + 0, 4, 8)", "cluster_open(barriers + 0, 4, 4)"),
 }
 
 
