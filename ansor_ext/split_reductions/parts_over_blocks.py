@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ansor.sketch.derivation_rules import AddCacheRead
 from ansor.sketch.generate import default_rules
 from ansor.sketch.reduction_rules import CrossThreadReduction
-from ansor.sketch.rule import Condition, SketchContext, SketchRule
+from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
 from te_lite.schedule.state import State
 
 from ..analysis.own_stages import LeaveAlone, Mine, OtherCacheReads
@@ -26,6 +26,13 @@ class PartsOverBlocks(SplitReduction):
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         return Condition.APPLY_AND_SKIP_REST if self.factor in self.factors(ctx, state, k) else Condition.SKIP
+
+
+class PartsInCluster(PartsOverBlocks):
+    """The same with nothing done to the stage that adds up the parts, as blocks of a cluster do so."""
+
+    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
+        return [(self.in_parts(ctx, state, k), k + 1)]
 
 
 def rules_around(ctx: SketchContext, mine: Mine, sums_of_parts: bool = True) -> tuple[SketchRule, ...]:

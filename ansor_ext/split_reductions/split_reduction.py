@@ -137,11 +137,15 @@ class SplitReduction:
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         return Condition.APPLY_AND_SKIP_REST if self.factor in split_factors(ctx, state, k) else Condition.SKIP
 
-    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
+    def in_parts(self, ctx: SketchContext, state: State, k: int) -> State:
+        """The parts and their sum as stages of their own."""
         loop = _longest(state.stages[k])
         part = part_of(loop.length, self.factor, ctx.options.max_padding)
         state, (outer, _) = split(state, k, loop.uid, [part])
-        state = apply(state, RFactor(k, state.stages[k].position(outer.uid), 0))
+        return apply(state, RFactor(k, state.stages[k].position(outer.uid), 0))
+
+    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
+        state = self.in_parts(ctx, state, k)
         target = fusion_target(state, k + 1)
         tiled = needs_tiling(state, k)
         if ctx.target.is_gpu and tiled and target is not None and _is_untouched(state.stages[target]):

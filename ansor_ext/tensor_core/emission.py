@@ -38,7 +38,8 @@ class CudaTensorCores(TensorCores):
         self.grouped = multiplies_in_groups(body)
         if self.grouped:
             self.alignment, self.fence = TILE_BYTES, FENCE
-        blocks = [s.number for s in stmts_of(body) if isinstance(s, RingCall) and s.function == "cluster_release"]
+        calls = [s for s in stmts_of(body) if isinstance(s, RingCall)]
+        blocks = [str(s.number).split(",")[0] for s in calls if s.function in ("cluster_release", "cluster_add")]
         self.cluster = f"__cluster_dims__(1, {blocks[0]}, 1) " if blocks else ""
 
     def nest(self, nest: KernelNest) -> KernelNest:

@@ -27,6 +27,7 @@ _FUNCTIONS = re.compile(
 """What is a function of its name."""
 _SPELLINGS = re.compile(
     r"::cta|(?<=shared)::cluster(?=\.global)|\.(tile|[1-5]d|L2::cache_hint|(rel|acq)\w+\.(cta|cluster))"
+    r"|(?<=cluster\.arrive)\.release|(?<=cluster\.wait)\.acquire|(?<=[vsr]e|it)\.aligned$"
 )
 _REGISTERS = {"%%cluster_ctarank": "emu_cluster_rank()", "%%cluster_nctarank": "emu_cluster_blocks()"}
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
@@ -54,6 +55,8 @@ def emulated_instruction(x: Instruction) -> str | None:
             form = _LOAD_BY_PTX[_SPELLINGS.sub("", name).replace("st", "ld", 1)]
             handed = _rows(form, f"EmuRow(), {{{', '.join(_words(d))}}}") + _together("STORE", ())
             return f"{handed}emu_put_row({row}, {form.count}, emu_lane.row);"
+        case name, (Vector(d), Address(place)) if name == f"ld.shared::cluster.v{len(d)}.f32":
+            return f"emu_ld_shared_cluster(__LINE__, {place}, {', '.join(d)});"
         case "mov.u32", (str(to), str(register)) if register in _REGISTERS:
             return f"{to} = {_REGISTERS[register]};"
         case name, operands if _FUNCTIONS.fullmatch(name):

@@ -30,6 +30,7 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.lanes import ceildiv, product, smaller
 from te_lite.schedule.state import SplitRel, Stage
 
+from ..analysis.own_stages import extents_of
 from ..pipeline.steps import by_copy_engine
 from .fragment_storage import FragmentStorage, fragment_storage
 from .mma import GROUP_ROW_BYTES, Mma
@@ -55,6 +56,13 @@ clusters.  These and the figures of parts were fitted to 157 rings of nine produ
 the first four of each."""
 
 
+MEETINGS, SENT_BYTES = 3500, 24
+"""Cycles of a launch of clusters, and of their meetings, that add up parts; bytes that a multiprocessor reads in one
+from the shared memory of others."""
+CLUSTERS = {2: 66, 3: 40, 4: 31, 6: 16, 8: 15}
+"""Clusters of so many blocks that an H200 runs at the same time."""
+
+
 @dataclass(frozen=True)
 class Fragments:
     """The fragments that one warp holds of a stage: registers of a thread, and bytes of all its lanes."""
@@ -64,8 +72,17 @@ class Fragments:
 
     @property
     def elements(self) -> Any:
+        """Those of one block, where several of a cluster add up parts of sums."""
         regions = self.nest.bounds.regions[self.nest.k][: len(self.nest.stage.op.axis)]
-        return product([r.extent for r in regions])
+        return product([r.extent for r in regions]) // self.parts
+
+    @property
+    def parts(self) -> int:
+        """The parts of sums that blocks of a cluster add up (`split_ring.py`), an axis that their reader lacks."""
+        stage, stages = self.nest.stage, self.nest.bounds.state.stages
+        if self.storage.operand != "d" or stage.attach is None or not _in_ring(self.nest):
+            return 1
+        return extents_of(stage.op)[0] if len(stages[stage.attach.stage].op.axis) < len(stage.op.axis) else 1
 
     @property
     def nbytes(self) -> Any:
@@ -115,7 +132,7 @@ def product_cycles(held: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
 def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
     op, loops = sums.storage.op, sums.nest.loops
     warps = extent_of_tags(loops, ("threadIdx.y",))
-    instructions = iterations([x for x in _around_instruction(sums.nest) if is_serial(x)])
+    instructions = iterations([x for x in _around_instruction(sums.nest) if is_serial(x)]) // sums.parts
     steps = instructions / (sums.elements / (op.m * op.n))
     fetches = steps / _inner_steps(sums.nest)
     rate = (machine.tensor if op.warps == 1 else machine.groups) * 2 / op.element.nbytes / machine.schedulers
@@ -134,19 +151,16 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     busy = np.maximum(np.maximum(tensor, shared), issue)
     if _in_ring(sums.nest):
         parts_of_result = iterations([x for x in loops if is_serial(x) and x.stage != sums.nest.k])
-        stored = parts_of_result * (sums.elements / LANES * STORED_CYCLES * share + PART)
+        stored = parts_of_result * (sums.elements / sums.parts / LANES * STORED_CYCLES * share + PART)
         fetched = fetches * GROUP_ROW_BYTES * (op.m * warps + sums.elements / op.m)
         blocks, cluster = _ring_blocks(sums.nest)
-        reads = (
-            fetched
-            * (1 + 1 / cluster)
-            / 2
-            * smaller(blocks, machine.multiprocessors)
-            * _in_sectors(sums.nest)
-            / RING_L2
-        )
+        reading = smaller(blocks * sums.parts, machine.multiprocessors) * _in_sectors(sums.nest)
+        reads = fetched * (1 + 1 / cluster) / 2 * reading / RING_L2
         shared = OVERLAP * (shared + fetched / SHARED_BYTES)
         busy = np.maximum(np.maximum(tensor, shared), reads) + stored + np.where(cluster > 1, CLUSTERED, 0)
+        if sums.parts > 1:
+            sent = sums.elements * warps * 4 * (sums.parts - 1) / sums.parts / SENT_BYTES
+            busy = (busy + sent + MEETINGS) * ceildiv(blocks, CLUSTERS[sums.parts])
         return busy, busy
     tiles = max([n.tiles for n in _shared(sums.nest)], default=0)
     first = steps * cut * CUT_CYCLES if op.warps > 1 else 0.0

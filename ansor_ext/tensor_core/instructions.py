@@ -211,8 +211,8 @@ class QuadStore(Instruction):
 class RingCall(Instruction):
     """A call of a `function` of rings (`ring_text.py`), with places in memory and numbers; only emitters write it.
 
-    `number` is a constant that the function is compiled for; `box` says which boxes it moves of the array of the
-    `map`-th tensor map.
+    `number` is a constant, or several, that the function is compiled for; `box` says which boxes it moves of the array
+    of the `map`-th tensor map.
     """
 
     operands: ClassVar[tuple[str, ...]] = ()
@@ -220,7 +220,7 @@ class RingCall(Instruction):
     by_emitters: ClassVar[bool] = True
     function: str
     arguments: tuple[Expr, ...]
-    number: int | None = None
+    number: int | str | None = None
     box: Box | None = None
     map: int = 0
 

@@ -27,7 +27,7 @@ from functools import cached_property
 from math import prod
 
 from codegen_cuda.program.cuda_program import KernelNest
-from te_lite.bounds.loop_scope import BLOCKS
+from te_lite.bounds.loop_scope import BLOCKS, LANES
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import (
     BufferLoad,
@@ -54,6 +54,7 @@ from .instructions import BoxStore, RingCall, numbered
 from .mma import GROUP_ROW_BYTES, WARPS
 from .ring_fetches import boxes_of, bytes_of, fetch_at, in_tile
 from .ring_parts import Pipe, guards_of, pipe_of
+from .split_ring import Shares
 from .tile_copies import Fetch, size_of
 
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
@@ -63,11 +64,12 @@ CLUSTER, BLOCKS_OF_CLUSTER, EIGHT = "blockIdx.y", (2, 4), 8
 """Where blocks are a cluster, and how many; rows after which a swizzle repeats."""
 
 
-def in_ring(nest: KernelNest) -> KernelNest:
-    """A kernel with a producer and consumers of its tiles.  Raises EmitError for one that has another form."""
+def in_ring(nest: KernelNest, shares: Shares | None = None) -> KernelNest:
+    """A kernel with a producer and consumers of its tiles, whose blocks add up `shares` of sums where they have them.
+    Raises EmitError for one that has another form."""
     nest = _with_work(nest)
     ranges = nest.ranges()
-    return _Ring(nest, ranges, pipe_of(nest, ranges)).nest_in_roles()
+    return _Ring(nest, ranges, pipe_of(nest, ranges), shares).nest_in_roles()
 
 
 def _with_work(nest: KernelNest) -> KernelNest:
@@ -98,6 +100,7 @@ class _Ring:
     nest: KernelNest
     ranges: Simplifier
     pipe: Pipe
+    shares: Shares | None
 
     @property
     def warp(self) -> Var:
@@ -106,6 +109,11 @@ class _Ring:
     @property
     def warps(self) -> int:
         return self.nest.loops["threadIdx.y"].extent
+
+    @property
+    def ranks(self) -> frozenset[Var]:
+        """The number of a block in its cluster, if that says which part of the sums is its own."""
+        return frozenset() if self.shares is None else frozenset([self.nest.loops[CLUSTER].var])
 
     @cached_property
     def group(self) -> Group:
@@ -117,7 +125,7 @@ class _Ring:
     @cached_property
     def guards(self) -> list[Expr]:
         """The conditions on blocks and parts without which no thread stores anything."""
-        return guards_of(seq(*self.pipe.last), self.group.around)
+        return guards_of(seq(*self.pipe.last), self.group.around - self.ranks)
 
     @cached_property
     def cluster(self) -> For | None:
@@ -140,8 +148,8 @@ class _Ring:
         stored = [s for s in stmts_of(last) if isinstance(s, BoxStore)]
         if len(stored) != 1 or stored[0].box is None:
             return {}
-        first: dict[Var, Expr] = {s.var: as_expr(0) for s in stmts_of(last) if isinstance(s, For)}
-        box, env = stored[0].box, {**first, self.warp: as_expr(0)}
+        first = [self.warp, *self.ranks, *[s.var for s in stmts_of(last) if isinstance(s, For)]]
+        box, env = stored[0].box, {var: as_expr(0) for var in first}
         starts = [self.ranges.simplify(substitute(e, env)) for e in stored[0].arguments[:0:-1]]
         axes, b = [d for d, n in enumerate(box.extents) if n > 1], self.pipe.product.b.buffer
         tiles = [*[f.tile for f in self.pipe.fetches if f.tile is not b], b]
@@ -175,6 +183,8 @@ class _Ring:
         own = [c for c in self.guards if self.cluster is not None and self.cluster.var in free_vars(c)]
         between = [*[c for c in self.guards if not self._lasts(c)], *[c for c in own if self._lasts(c)]]
         last = If(logical_and(*between), last) if between else last
+        if self.shares is not None:
+            last = seq(self.shares.added(pipe.product.b.buffer, self.warps * LANES), last)
         many = group.count == 2 and pipe.sums > MANY_SUMS
         roles = [
             self._role(self._produced(barriers), "registers_less", FEW_REGISTERS if many else 0),
@@ -185,7 +195,7 @@ class _Ring:
         blocks = 1 if self.cluster is None else self.cluster.extent
         given = BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(self.warps * blocks)
         opened = RingCall("ring_open" if self.cluster is None else "cluster_open", given)
-        closed = [] if self.cluster is None else [RingCall("cluster_close", ())]
+        closed = [] if self.cluster is None and self.shares is None else [RingCall("cluster_close", ())]
         consumes = If(compare("<", self.warp, self.warps), seq(*self._cleared(), roles[1], *ended))
         first = [Store(b, as_expr(0), as_expr(0)) for b in self.counted or ()]
         body = seq(opened, *first, If(produces, roles[0]), consumes, *closed)
@@ -268,8 +278,10 @@ class _Ring:
         loop, one = self.pipe.loop, compare("==", self.nest.loops["threadIdx.x"].var, 0)
         inside = logical_and(*[compare("<", start, edge) for f in self.pipe.fetches for start, edge in self._edges(f)])
         whole, less = [replace(loop, body=self._fetched(barriers, edges)) for edges in (False, True)]
-        at_edge = [] if isinstance(inside, Const) else [If(logical_not(inside), less)]
-        return If(logical_and(one, compare("==", self.warp, self.warps)), seq(If(inside, whole), *at_edge))
+        each = seq(If(inside, whole), If(logical_not(inside), less))
+        if isinstance(inside, Const):
+            each = whole if inside.value else less
+        return If(logical_and(one, compare("==", self.warp, self.warps)), each)
 
     def _fetched(self, barriers: Buffer, edges: bool) -> Stmt:
         full, calls, nbytes = self._barrier(barriers, self._tile, False), list[Stmt](), as_expr(0)

@@ -63,6 +63,39 @@ _CLUSTER_CLOSE = f"""\
 {_HEAD} cluster_close() {{
   {_CLUSTER_MEETS}
 }}"""
+_CLUSTER_ADD = f"""\
+// All blocks of a cluster show each other their sums, where their rings were: of each thread of the groups so many
+// tiles, of which each block adds up a share.  Threads that fetch come to the end meanwhile, which is as good.
+template <int blocks, int tiles, int share, int threads>
+{_HEAD} cluster_add(float *total, const float *sums, void *room) {{
+  const unsigned own = shared_address((const float4 *)room + threadIdx.y * 32 + threadIdx.x);
+  unsigned rank, there[blocks];
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  const int first = rank * share;
+  asm volatile("bar.sync 15, %0;" ::"r"(threads) : "memory");
+#pragma unroll
+  for (int tile = 0; tile < tiles; ++tile)
+    ((float4 *)room)[tile * threads + threadIdx.y * 32 + threadIdx.x] =
+        make_float4(sums[4 * tile], sums[4 * tile + 1], sums[4 * tile + 2], sums[4 * tile + 3]);
+  {_CLUSTER_MEETS}
+#pragma unroll
+  for (int block = 0; block < blocks; ++block)
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there[block]) : "r"(own + first * threads * 16), "r"(block));
+#pragma unroll
+  for (int tile = 0; tile < share; ++tile) {{
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int block = 0; block < blocks; ++block) {{
+      float4 part;
+      asm volatile("ld.shared::cluster.v4.f32 {{%0, %1, %2, %3}}, [%4];"
+                   : "=f"(part.x), "=f"(part.y), "=f"(part.z), "=f"(part.w)
+                   : "r"(there[block] + tile * threads * 16) : "memory");
+      sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+    }}
+    total[4 * tile] = sum.x, total[4 * tile + 1] = sum.y, total[4 * tile + 2] = sum.z, total[4 * tile + 3] = sum.w;
+  }}
+}}"""
 _CLEAR = f"""\
 // The threads of all groups put zeros to `bytes` of each of so many tiles.
 {_HEAD} ring_clear(void *from, int tiles, int stride, int bytes, int groups) {{
@@ -135,7 +168,7 @@ FUNCTIONS = {
     "group_meets": _MEET, "boxes_read": _READ, "pixels_fetch_4d": _PIXELS,
     "ring_clear": _CLEAR, "groups_meet": _GROUPS_MEET,
     "cluster_open": _open("cluster_open", _CLUSTER_MEETS), "cluster_release": _CLUSTER_RELEASE,
-    "cluster_close": _CLUSTER_CLOSE,
+    "cluster_close": _CLUSTER_CLOSE, "cluster_add": _CLUSTER_ADD,
     **{f"box_{does}_{axes}d": _box(axes, does)
        for axes in range(1, MOST_AXES + 1) for does in ("fetch", "share", "store")},
 }  # fmt: skip

@@ -62,7 +62,7 @@ class Product:
 
     `splits` are the positions of the splits of rows, columns and terms, whose extents, in instructions, are `extents`;
     `whole`: iterations must divide the terms.  A warp has `beside` times as many rows, and columns, as the lengths say.
-    `several`: the sum is over several axes.
+    `several`: the sum is over several axes; `parts` of it are added up in a cluster, each block a share of the columns.
     """
 
     stage: int
@@ -73,6 +73,7 @@ class Product:
     whole: bool
     beside: tuple[int, int] = (1, 1)
     several: bool = False
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,9 @@ def products(sketch: State) -> tuple[Product, ...]:
             shared = _shared(sketch, k, "a"), _shared(sketch, k, "b")
             whole, beside = has_rfactor(sketch, k), _beside(sketch, k, attach)
             several = len([n for n in extents_of(sketch.ops[k])[len(sketch.ops[k].axis) :] if n > 1]) > 1
-            out.append(Product(k, storage.op, shared, (m, n, t), extents, whole, beside, several))
+            of_blocks = len(sketch.ops[k].axis) > len(sketch.ops[attach.stage].axis)
+            parts = extents_of(sketch.ops[k])[0] if of_blocks else 1
+            out.append(Product(k, storage.op, shared, (m, n, t), extents, whole, beside, several, parts))
     return tuple(out)
 
 
@@ -215,18 +218,21 @@ def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, i
 
 
 def _ring_points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
-    """Those of a ring: one or two groups with 16 rows a warp, and columns in whole boxes where these are lines."""
+    """Those of a ring: one or two groups with 16 rows a warp, and columns in whole boxes where these are lines.  Blocks
+    that add up parts have two groups, as those with one were slower."""
     op, (rows, columns, _), (steps, *_) = product.op, product.extents, _steps(product) or [0]
     line, parts = GROUP_ROW_BYTES // op.element.nbytes, PARTS if op.element.apart else 1
-    for warps, tiles in pairs_of((op.warps, 2 * op.warps), RING_COLUMN_TILES):
+    groups = (2,) if product.parts > 1 else (1, 2)
+    for warps, tiles in pairs_of([n * op.warps for n in groups], RING_COLUMN_TILES):
         sides = op.m * warps, parts * op.n * tiles
         left = hardware.max_shared_memory_per_block - warps // op.warps * PLACES * ROWS * GROUP_ROW_BYTES
         fits = _in_room(product, left // (sum(sides) * GROUP_ROW_BYTES + BARRIERS))
-        registers = _cut(op) * tiles * op.registers("d") + OTHER_REGISTERS
+        shares = tiles // product.parts if product.parts > 1 else 0
+        registers = (_cut(op) * tiles + shares) * op.registers("d") + OTHER_REGISTERS
         registers += _factors(op, 1, tiles, steps) if op.element.apart else 0
         fits = fits and registers <= MOST_REGISTERS and _needed(warps, 1, rows) and tiles <= columns
         unit = line if product.shared[1].across else 2 * op.n if op.sum.dtype == "int32" else op.n
-        if steps and fits and op.n * tiles % unit == 0:
+        if steps and fits and op.n * tiles % unit == 0 and tiles % product.parts == 0:
             yield warps, 1, 1, tiles, steps
 
 

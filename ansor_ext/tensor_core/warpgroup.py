@@ -63,6 +63,7 @@ from .instructions import RingCall, WarpMultiply
 from .mma import WARPS
 from .ring import in_ring
 from .rows_ahead import LEAST_LEFT, is_fetch, with_rows_ahead
+from .split_ring import over_cluster
 from .tf32_splitting import require_alone
 
 LEAST_WAITED = 128
@@ -87,12 +88,13 @@ def in_groups(nest: KernelNest) -> KernelNest:
     lanes, warps, others = nest.block
     law = f"a block must have {LANES} threads in x, and warps in y in groups of {WARPS}"
     require((lanes, warps % WARPS, others) == (LANES, 0, 1), EmitError, "wgmma", law, block=nest.block)
+    nest, shares = over_cluster(nest)
     threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
     ranges = nest.ranges()
     rewritten = _rewritten(nest.body, nest, threads, ranges)
     if by_engine(rewritten):
         made = replace(nest, body=rewritten)
-        return in_chained_ring(made) if is_chained(made) else in_ring(made)
+        return in_chained_ring(made) if is_chained(made) else in_ring(made, shares)
     own = [s.op.element for s in stmts_of(rewritten) if isinstance(s, WarpMultiply)]
     law = "only the copy engine rounds floats to the nearest on their way, and brings parts of floats"
     require(not any(x.nearest or x.apart for x in own), EmitError, "wgmma", law)

@@ -283,9 +283,16 @@ inline void must_run(unsigned rank, int line, const char *what) {
   wrong("cluster", line, "%s block %u of the cluster, which has ended", what, rank);
 }
 
-// The last arrival of each thread at a barrier of each other block.
-struct Reached { uint32_t time; int line; };
+// What each thread did last to the shared memory of each other block.
+struct Reached { uint32_t time; int line; const char *what; };
 inline Reached reached[MOST_BLOCKS][1024];
+
+inline uintptr_t reach(unsigned place, int line, const char *what) {
+  const uintptr_t at = place_in_cluster(place, line);
+  const unsigned rank = shared_place(at, 8, 8, line).rank;
+  if (rank != rank_of(here.thread)) must_run(rank, line, what), reached[rank][here.thread] = {now, line, what};
+  return at;
+}
 
 // Blocks may end as soon as they can: one thread of each must know of all arrivals there.
 inline void judge_ends() {
@@ -297,8 +304,8 @@ inline void judge_ends() {
         known = knows(u, t, last.time);
       stand_at(t);
       if (!known)
-        report("cluster", 0, 0, last.line, "arrives at a barrier of block %u of the cluster, which may have ended: it "
-               "does not wait for that", rank);
+        report("cluster", 0, 0, last.line, "%s block %u of the cluster, which may have ended: it does not wait for that",
+               last.what, rank);
       last.time = 0;
     }
     arrived[t] = waited[t] = 0;
@@ -374,13 +381,7 @@ void emu_fence_proxy() {
   emu_fence_barriers();
 }
 void emu_mbarrier_arrive_in_cluster(int line, unsigned place, unsigned arrivals) {
-  const uintptr_t at = place_in_cluster(place, line);
-  const unsigned rank = shared_place(at, 8, 8, line).rank;
-  if (rank != rank_of(here.thread)) {
-    must_run(rank, line, "arrives at a barrier of");
-    reached[rank][here.thread] = {now, line};
-  }
-  arrive_at(mbarrier((void *)at, line), line, arrivals, 0);
+  arrive_at(mbarrier((void *)reach(place, line, "arrives at a barrier of"), line), line, arrivals, 0);
 }
 unsigned emu_map_to_block(int line, unsigned place, unsigned rank) {
   if (rank >= blocks) wrong("out of bounds", line, "names block %u of a cluster of %u", rank, blocks);

@@ -10,6 +10,7 @@ void emu_mbarrier_arrive(int line, void *at, unsigned arrivals, int bytes);
 int emu_mbarrier_wait(int line, void *at, unsigned parity, int polls);
 void emu_mbarrier_arrive_in_cluster(int line, unsigned place, unsigned arrivals);
 unsigned emu_map_to_block(int line, unsigned place, unsigned rank);
+const void *emu_in_cluster(int line, unsigned place);
 __attribute__((const)) unsigned emu_cluster_rank();
 __attribute__((const)) unsigned emu_cluster_blocks();
 void emu_cluster_arrive(int line);
@@ -59,12 +60,14 @@ EMU_PTX emu_mbarrier_arrive_shared_cluster_b64(int line, P at, unsigned count = 
 template <class T, class P> __forceinline__ void emu_mapa_shared_cluster_u32(int line, T &to, P at, unsigned rank) {
   to = emu_map_to_block(line, (unsigned)at, rank);
 }
-inline void emu_barrier_cluster_arrive_release(int line) { emu_cluster_arrive(line); }
-inline void emu_barrier_cluster_wait_acquire(int line) { emu_cluster_wait(line); }
-inline void emu_barrier_cluster_arrive_release_aligned(int line) { emu_cluster_arrive(line); }
-inline void emu_barrier_cluster_arrive_aligned(int line) { emu_cluster_arrive(line); }
-inline void emu_barrier_cluster_wait_acquire_aligned(int line) { emu_cluster_wait(line); }
-inline void emu_barrier_cluster_wait_aligned(int line) { emu_cluster_wait(line); }
+template <class P, class... T> __forceinline__ void emu_ld_shared_cluster(int line, P at, T &...to) {
+  struct alignas(sizeof...(T) * 4) Words { uint32_t of[sizeof...(T)]; };
+  const Words words = *(const Words *)emu_in_cluster(line, (unsigned)at);
+  const uint32_t *next = words.of;
+  (emu_put(to, *next++), ...);
+}
+inline void emu_barrier_cluster_arrive(int line) { emu_cluster_arrive(line); }
+inline void emu_barrier_cluster_wait(int line) { emu_cluster_wait(line); }
 inline void emu_fence_mbarrier_init(int) { emu_fence_barriers(); }
 inline void emu_fence_proxy_async(int) { emu_fence_proxy(); }
 inline void emu_fence_proxy_async_shared(int) { emu_fence_proxy(); }

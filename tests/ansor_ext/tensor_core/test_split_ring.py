@@ -1,0 +1,200 @@
+"""Sums that blocks of a cluster add up: which sketches have them, results, what is refused, what is caught."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from ansor.analytical import machine_of, seconds
+from ansor.space.programs import program
+from ansor.space.spaces import home, space_of
+from ansor.space.states import concrete
+from ansor_ext.tensor_core.warp_tiles import products, table
+from codegen_cuda import CudaProgram, EmitError, compile_source, emit
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
+from te_lite import Tensor
+from te_lite.meaning.interp import run
+from te_lite.schedule.replay import replay
+from te_lite.schedule.state import State
+from te_lite.schedule.step import from_json, to_json
+from tests.ansor_ext.tensor_core.test_ring_sketches import (
+    FP32X3,
+    HARDWARE,
+    TARGET,
+    exact,
+    inputs,
+    product,
+    rings,
+    row_of,
+    target_of,
+    with_bias_and_relu,
+)
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
+from tests.nonempty import nonempty
+
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
+CASES = {
+    "columns beyond the edge": product(150, 136, 640, b="nk"),
+    "across, bfloat16": product(130, 104, 512, "bfloat16"),
+    "bias and relu, across, transposed": with_bias_and_relu(product(136, 70, 512, a="km", b="nk")),
+    "a batch": product(120, 64, 512, b="nk", batch=2),
+    "tf32": product(118, 72, 256, "float32", b="nk"),
+    "tf32, B copied": product(118, 72, 256, "float32"),
+}
+
+
+def parts_of(state: State) -> int:
+    (made,) = products(state)
+    return made.parts
+
+
+@cache
+def split(name: str) -> list[State]:
+    """The sketches in which blocks of a cluster add up parts."""
+    return list(nonempty([s for s in rings(CASES[name], target_of(name)) if parts_of(s) > 1]))
+
+
+def drawn(name: str, rng: np.random.Generator) -> tuple[te.LoweredFunc, int]:
+    """A program of a sketch that the emulator has threads for, and how many blocks are in its clusters."""
+    while True:
+        sketch = split(name)[rng.integers(len(split(name)))]
+        (made,), space = products(sketch), space_of(sketch, target_of(name), HARDWARE)
+        points = table(made, HARDWARE).points
+        point = points[rng.integers(len(points))]
+        if made.parts * (point[0] + 4) * 32 <= 1024:
+            state = concrete(home(space), row_of(space, point), target_of(name), HARDWARE)
+            return te.lower(state, CASES[name]), made.parts
+
+
+def assert_right(name: str, got: np.ndarray, arrays: list[np.ndarray]) -> None:
+    want, size = exact(CASES[name], arrays), exact(CASES[name], [np.abs(x) for x in arrays])
+    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-20}[str(got.dtype)]
+    assert (np.abs(got.astype(np.float64) - want) <= 2 * unit * size).all()
+
+
+def run_on(name: str, made: CudaProgram, rng: np.random.Generator) -> None:
+    arrays = inputs(CASES[name], rng)
+    out = np.full([int(n) for n in CASES[name][-1].shape], 77, arrays[0].dtype)
+    run_program(made, [*arrays, out])
+    assert_right(name, out, arrays)
+
+
+def test_which_products_have_them() -> None:
+    """Long sums of few results, in parts of whole iterations, of columns that come out even."""
+    for args, parts in (
+        (product(384, 1536, 6144, b="nk"), {2, 3, 4, 6, 8}),
+        (product(256, 1536, 1280, b="nk"), {2, 4}),
+        (product(4096, 4096, 4096), set()),
+        (product(384, 1536, 6144, "int8", b="nk"), set()),
+        (product(384, 1536, 6144, "float32", b="nk"), set()),
+    ):
+        found = rings(args, FP32X3 if args[0].dtype == "float32" else TARGET)
+        assert {parts_of(s) for s in nonempty(found)} - {1} == parts
+        for s in found:
+            (made,) = products(s)
+            for point in table(made, HARDWARE).points:
+                assert point[3] % made.parts == 0 and args[0].shape[1] % (64 * made.parts) == 0
+
+
+def test_records() -> None:
+    sketch = split("columns beyond the edge")[0]
+    space = space_of(sketch, TARGET, HARDWARE)
+    point = table(products(sketch)[0], HARDWARE).points[0]
+    state = concrete(home(space), row_of(space, point), TARGET, HARDWARE)
+    assert str(replay(state.dag, [from_json(to_json(step)) for step in state.steps])) == str(state)
+
+
+@emulated
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(2)
+def test_draws_on_the_emulator(name: str) -> None:
+    rng = np.random.default_rng(1)
+    func, parts = drawn(name, rng)
+    made = emit(func)
+    assert f"__cluster_dims__(1, {parts}, 1)" in made.source and f"cluster_add<{parts}, " in made.source
+    run_on(name, made, rng)
+
+
+@emulated
+@pytest.mark.one_in(2)
+def test_four_blocks_of_one_group() -> None:
+    """As many as the emulator has threads for; sketches have two groups."""
+    args, rng = product(120, 136, 1024, b="nk"), np.random.default_rng(5)
+    sketch = next(s for s in rings(args) if parts_of(s) == 4)
+    space = space_of(sketch, TARGET, HARDWARE)
+    state = concrete(home(space), row_of(space, np.array([4, 1, 1, 12, 4])), TARGET, HARDWARE)
+    made, arrays = emit(te.lower(state, args)), inputs(args, rng)
+    assert made.kernels[0].grid == (4, 4, 1) and made.kernels[0].block == (32, 8, 1)
+    out = np.full((120, 136), 77, "float16")
+    run_program(made, [*arrays, out])
+    size = np.abs(arrays[0]).astype(np.float64) @ np.abs(arrays[1]).T.astype(np.float64)
+    assert (np.abs(out - exact(args, arrays)) <= 2.0**-10 * size).all()
+
+
+@pytest.mark.one_in(2)
+def test_the_interpreter_computes_one_part_after_the_other() -> None:
+    name, rng = "bias and relu, across, transposed", np.random.default_rng(2)
+    func, _ = drawn(name, rng)
+    arrays = inputs(CASES[name], rng)
+    out = np.full([int(n) for n in CASES[name][-1].shape], 77, arrays[0].dtype)
+    run(func, [*arrays, out])
+    assert_right(name, out, arrays)
+
+
+@pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+def test_nvrtc_keeps_sums_in_registers() -> None:
+    rng = np.random.default_rng(3)
+    for name in nonempty(["columns beyond the edge", "across, bfloat16", "tf32"]):
+        (found,) = compile_source(emit(drawn(name, rng)[0]).source, "sm_90").resources
+        assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+
+
+SPOILT = {
+    "sums that are read too early": ("barrier.cluster.wait.acquire;", "// "),
+    "a ring that other warps still read": ('asm volatile("bar.sync 15', '// asm volatile("bar.sync 15'),
+    "a block that ends too early": ("  cluster_close();\n}", "}"),
+    "the share of another block": ("const int first = rank * share;", "const int first = 0;"),
+    "one block less": ("block < blocks; ++block) {", "block < blocks - 1; ++block) {"),
+}
+
+
+@emulated
+@pytest.mark.parametrize("name", SPOILT)
+@pytest.mark.one_in(3)
+def test_a_spoilt_cluster_is_caught(name: str) -> None:
+    """The emulator refuses it, or its result is wrong."""
+    case, rng = "columns beyond the edge", np.random.default_rng(4)
+    while (found := drawn(case, rng))[1] != 2:
+        pass
+    made, (old, new) = emit(found[0]), SPOILT[name]
+    assert old in made.source
+    spoilt = CudaProgram(**{**vars(made), "source": made.source.replace(old, new)})
+    with pytest.raises((EmulatorError, AssertionError)):
+        run_on(case, spoilt, rng)
+
+
+def test_what_is_refused() -> None:
+    """Shares that do not come out even, and sums of integers."""
+    sketch = next(s for s in split("columns beyond the edge") if parts_of(s) == 2)
+    space = space_of(sketch, TARGET, HARDWARE)
+    state = concrete(home(space), row_of(space, np.array([4, 1, 1, 9, 4])), TARGET, HARDWARE)
+    with pytest.raises(EmitError, match="2 to 8 blocks add up a part of the terms each"):
+        emit(te.lower(state, CASES["columns beyond the edge"]))
+
+
+def test_estimates_choose_them_for_long_sums_alone() -> None:
+    def best(args: list[Tensor]) -> int:
+        machine, found = machine_of(TARGET, HARDWARE), []
+        for sketch in rings(args):
+            space = space_of(sketch, TARGET, HARDWARE)
+            for point in table(products(sketch)[0], HARDWARE).points:
+                made = program(home(space), row_of(space, point), TARGET, HARDWARE)
+                found.append((float(seconds(made, machine)[0]), parts_of(sketch)))
+        return min(found)[1]
+
+    assert best(product(197, 3072, 768, b="nk")) == 1
