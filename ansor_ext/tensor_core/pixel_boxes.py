@@ -181,8 +181,9 @@ class PixelBoxes:
             found, holds = counted.condition(self._values(own, copy, row), rest, at)
             if found is None:
                 return None
-            out += found
-            there = there & holds
+            others = free_vars(c) <= self.blocks.keys() and (counted.inside & ~holds).any()
+            out += [c] if others else found  # blocks of a further part of the terms, which only their bounds know
+            there = there & (others | holds)
         return asked(out, copy.ranges) if (there == counted.inside).all() else None
 
 

@@ -21,7 +21,7 @@ from ..expr.expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Not, 
 from ..expr.visit import free_vars, walk
 from .verify_span import INDICES, Span, Spans
 
-MOST_POINTS = 1 << 22
+MOST_POINTS = 1 << 24
 """How many points one access may take."""
 
 _BLOCK = 1 << 18

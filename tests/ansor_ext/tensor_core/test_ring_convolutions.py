@@ -16,6 +16,7 @@ from ansor.sketch.generate import extra_sketches
 from ansor.space.spaces import home, space_of
 from ansor.space.states import concrete
 from ansor_ext.axes.steps import JoinAxes
+from ansor_ext.tensor_core import tensor_core
 from ansor_ext.tensor_core.warp_tiles import products, table
 from codegen_cuda import compile_source, emit
 from codegen_cuda.emulation.emulator import run_program
@@ -185,3 +186,28 @@ def test_what_has_no_ring(name: str) -> None:
     c = NONE[name]
     assert not rings(c.tensors(), target_of(c))
     assert extra_sketches(ComputeDAG(c.tensors()), target_of(c), HARDWARE)
+
+
+@emulated
+def test_parts_of_sums_in_blocks_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block without work has a place in an image, of the channels behind the last ones."""
+    monkeypatch.setattr(tensor_core, "RING_BLOCKS", 4)
+    case, rng = Convolution((1, 20, 20, 256), (64, 3, 3)), np.random.default_rng(3)
+    args = case.tensors()
+    sketch = next(s for s in rings(args) if any(isinstance(step, RFactor) for step in s.steps))
+    space, point = space_of(sketch, TARGET, HARDWARE), table(products(sketch)[0], HARDWARE).points[0]
+    made = emit(te.lower(concrete(home(space), row_of(space, point), TARGET, HARDWARE), args))
+    assert made.kernels[0].grid == (4, 1, 1)
+    x, f = [rng.standard_normal([int(n) for n in t.shape]).astype("float16") for t in args[:2]]
+    out = np.full((1, 20, 20, 64), 77, "float16")
+    run_program(made, [x, f, out])
+    assert_right(out, case.exact(x, f))
+
+
+def test_large_images_are_proven() -> None:
+    """8 of 64 x 64 pixels with 320 channels, as Stable Diffusion has them, whose blocks compute several parts."""
+    args = Convolution((8, 64, 64, 320), (320, 3, 3)).tensors()
+    sketch = rings(args)[0]
+    space, points = space_of(sketch, TARGET, HARDWARE), table(products(sketch)[0], HARDWARE).points
+    made = emit(te.lower(concrete(home(space), row_of(space, points[0]), TARGET, HARDWARE), args))
+    assert "ring_open" in made.source and made.kernels[0].grid == (132, 1, 1)
