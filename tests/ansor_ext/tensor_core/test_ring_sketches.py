@@ -244,6 +244,13 @@ def test_floats_have_rings_in_tf32_whose_terms_are_neighbours() -> None:
     assert not any(p.op.element.nearest for s in nonempty(others) for p in products(s) if not p.shared[0].in_boxes)
 
 
+def test_floats_of_8_bits_may_be_of_two_kinds_whichever_is_rows() -> None:
+    dtypes = ("float8_e4m3fn", "float8_e5m2")
+    for (m, n), kinds in {(200, 136): "e4m3_e5m2", (400, 40): "e4m3_e5m2", (40, 400): "e5m2_e4m3"}.items():
+        found = nonempty(rings(scaled(m, n, 400, dtypes, "float16")))
+        assert {products(s)[0].op.name for s in found} == {f"wgmma_k32_{kinds}_f32"}
+
+
 def copies(sketch: State) -> list[tuple[str, tuple[int, ...]]]:
     """The factors that are copied, and the shapes of their copies."""
     return [(op.name[0], op.output().shape) for op in sketch.ops if op.name.endswith((".global", ".parts"))]
