@@ -27,12 +27,9 @@ shared memory, and products and softmax overlap (`tensor_core/chained_ring.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from math import prod
+from collections.abc import Sequence
+from dataclasses import replace
 
-from ansor.core.target.hardware import HardwareParams
 from ansor.sketch.rule import SketchContext
 from te_lite.computation.tensor import ComputeOp, Tensor
 from te_lite.expr.expr import Expr, Load
@@ -41,65 +38,19 @@ from te_lite.expr.visit import walk
 from te_lite.schedule.schedule import Loop, Schedule, StageHandle
 from te_lite.schedule.state import State
 
-from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import elementwise_reader, extents_of
 from ..analysis.product_roles import Factor
 from ..online.rescaling import share
 from ..pipeline.steps import COPY_ENGINE
-from ..tensor_core.box_store import PLACES
-from ..tensor_core.mma import GROUP_ROW_BYTES, MMA, ROW_BYTES, ROWS, Mma, chained
-from ..tensor_core.mma import WARPS as WARPS_OF_GROUP
-from ..tensor_core.product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
+from ..tensor_core.mma import MMA, ROW_BYTES, ROWS, Mma, chained
+from ..tensor_core.product_factors import Warps, fetched, loaded, shared_copy, sides
 from ..tensor_core.product_roles import Roles, has_instruction, is_stored, roles_of
+from .grains import LINE, QUERIES, Attention, Grain, grains, group_grains
 
-WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
-KEYS_OF_GROUPS, TILES_OF_GROUPS, GROUPS = (64, 80, 96, 112, 128, 160, 176), 2, (1, 2)
-REGISTERS_OF_GROUPS = {1: 255, 2: 232}
-"""Of a thread, by the groups of a block."""
-SHORTEST_PART, BLOCKS_OF_PARTS = 64, (1, 2, 4)
-"""Keys of a part, at least; the blocks that parts make, for each multiprocessor."""
 MERGED_COLUMNS, MERGED_PARTS, MERGED_AT_ONCE = 32, 16, 4
 """Threads of a block that adds up parts, along columns and along parts, and the parts that one reads at a time."""
-QUERIES, MMA_ROWS = 2, 16
-"""The axis of queries, from the last one; the rows of a tile that a warp multiplies."""
-LONGEST_ITERATION = 256
-"""Keys that are one iteration where there are no more."""
-MOST_REGISTERS, OTHER_REGISTERS, OTHER_REGISTERS_OF_GROUPS = 255, 40, 24
-LINE, BARRIER_BYTES = GROUP_ROW_BYTES // 2, 256
-"""Halves of a row of a tile that groups of warps read; what their barriers take of shared memory, at most."""
-BOXES_OF_GROUP = PLACES * 64 * GROUP_ROW_BYTES
-"""Where a group puts its result together."""
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The stages of a computation that is one: products with their roles, and what is between them."""
-
-    scores: int
-    extreme: ComputeOp
-    term: ComputeOp
-    part: ComputeOp
-    whole: ComputeOp
-    sums: int
-    of_scores: Roles
-    of_sums: Roles
-
-    @property
-    def op(self) -> Mma:
-        return self.of_sums.op
-
-
-@dataclass(frozen=True)
-class Grain:
-    """Warps of a block, tiles of queries of a warp, keys of an iteration, tiles of keys in shared memory; the keys of a
-    part that blocks of its own compute, 0 for all."""
-
-    warps: int
-    queries: int
-    keys: int
-    tiles: int
-    groups: bool = False
-    part: int = 0
+MMA_ROWS = 16
+"""Of a tile that a warp multiplies."""
 
 
 def attention_sketches(ctx: SketchContext) -> list[State]:
@@ -151,7 +102,7 @@ def in_groups(ctx: SketchContext, state: State, made: Attention) -> Attention | 
     factors = [made.of_scores.a, made.of_scores.b, made.of_sums.b]
     rows = [state.stages[f.stage].op.output().shape[-1] * op.element.nbytes for f in factors]
     columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
-    fits = columns % (2 * op.n) == 0 and columns >= LINE and ceildiv(terms, op.k) * op.k >= LINE
+    fits = columns % op.n == 0 and 2 * min(columns, terms) > LINE
     fits = (
         fits and not _few_queries(state, made) and all(is_stored(state, f.stage) and not f.reindexed for f in factors)
     )
@@ -205,73 +156,6 @@ def _reads_own(state: State, scores: int) -> bool:
     return all(tuple(at) == (*op.axis, *op.reduce_axis) for op, at in reads)
 
 
-# --------------------------------------------------------------------------------------------------------- numbers
-
-
-def grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[Grain]:
-    """What is tried: blocks without idle warps, that fit a thread and the shared memory of a block."""
-    queries, keys = state.stages[made.scores].op.shape[-2:]
-    columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
-    whole = ceildiv(keys, made.op.k) * made.op.k
-    iterations = {n for n in KEYS if n < keys} | ({whole} if whole <= LONGEST_ITERATION else set())
-    for warps, tiles, iteration in product(WARPS, TILES_OF_QUERIES, sorted(iterations)):
-        rows = tiles * made.op.m
-        if (warps - 1) * rows >= queries or (tiles > 1 and rows >= 2 * queries):
-            continue
-        for part in part_lengths(state, made, warps * rows, iteration):
-            for ahead in sorted({min(n, ceildiv(part or keys, iteration)) for n in TILES}):
-                grain = Grain(warps, tiles, iteration, ahead, part=part)
-                fits = shared_bytes(made, grain, columns, terms) <= hardware.max_shared_memory_per_block
-                if fits and registers(made.op, grain, columns, terms) <= MOST_REGISTERS:
-                    yield grain
-
-
-def group_grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[Grain]:
-    """What is tried of groups of warps: blocks without idle groups, that fit a thread and the memory of a block."""
-    queries, keys = state.stages[made.scores].op.shape[-2:]
-    columns, terms = state.stages[made.sums].op.shape[-1], extents_of(state.stages[made.scores].op)[-1]
-    op = made.op
-    for groups, iteration in product(GROUPS, KEYS_OF_GROUPS):
-        rows, tiles = op.m * WARPS_OF_GROUP, TILES_OF_GROUPS
-        if iteration * (tiles - 1) >= keys or (groups - 1) * rows >= queries:
-            continue
-        used = iteration // 2 + iteration // 4 + columns // 2 + OTHER_REGISTERS_OF_GROUPS
-        lines = [ceildiv(n, LINE) * LINE for n in (terms, columns)]
-        shared = groups * rows * lines[0] + tiles * iteration * sum(lines)
-        shared = shared * op.element.nbytes + groups * BOXES_OF_GROUP + BARRIER_BYTES
-        if used <= REGISTERS_OF_GROUPS[groups] and shared <= hardware.max_shared_memory_per_block:
-            for part in part_lengths(state, made, groups * rows, iteration):
-                if not part or part > tiles * iteration:
-                    yield Grain(groups * op.warps, 1, iteration, tiles, True, part)
-
-
-def part_lengths(state: State, made: Attention, rows: int, iteration: int) -> list[int]:
-    """How many keys a part may have, whole iterations of them; 0, for all, is the only one where blocks of so many rows
-    fill half of the machine, or keys are few."""
-    *heads, queries, keys = state.stages[made.scores].op.shape
-    blocks = prod(heads) * ceildiv(queries, rows)
-    if 2 * blocks > NOMINAL_SMS or keys < 2 * SHORTEST_PART:
-        return [0]
-    wanted = [ceildiv(keys * blocks, n * NOMINAL_SMS * iteration) * iteration for n in BLOCKS_OF_PARTS]
-    return [0, *sorted({n for n in wanted if SHORTEST_PART <= n < keys})]
-
-
-def registers(op: Mma, grain: Grain, columns: int, terms: int) -> int:
-    """An estimate of the registers of a thread: sums, scores, fragments of the queries, of a step of keys, others."""
-    across, along = ceildiv(columns, op.n), ceildiv(terms, op.k)
-    sums = grain.queries * (across + ceildiv(grain.keys, op.n)) * op.registers("d")
-    factors = grain.queries * (along + op.element.parts) * op.registers("a") + across * op.registers("b")
-    return int(sums + factors + OTHER_REGISTERS)
-
-
-def shared_bytes(made: Attention, grain: Grain, columns: int, terms: int) -> int:
-    """The shared memory of a block: a tile of queries, and of keys and values as many as there is room for."""
-    op = made.op
-    row = columns if by_matrices(made.of_sums.b, op) else columns + (pad_words(op) - columns) % WORDS
-    queries = grain.warps * grain.queries * op.m * terms
-    return int((queries + grain.tiles * grain.keys * (row + terms)) * op.element.nbytes)
-
-
 # -------------------------------------------------------------------------------------------------------- schedule
 
 
@@ -322,7 +206,7 @@ def scheduled(start: State, made: Attention, grain: Grain) -> State:
             s[parts[k]].vectorize(values[-1])
         else:
             _brought(s[shared[k]], factor, of, grain, grain.tiles if k else 1, ceildiv(row, of.k) * of.k)
-            loaded(s[parts[k]], factor, of, "abb"[k])
+            loaded(s[parts[k]], factor, of, "abb"[k], 1 if grain.groups and row % (2 * of.n) and k == 2 else 2)
     s[part].split_fragment(*s[part].leaf_iter_vars[-2:], f"{op.name}.a")
     for x in (term, extreme, whole):
         *_, queries, keys = s[x].leaf_iter_vars
@@ -361,8 +245,9 @@ def _stored(s: Schedule, out: Tensor, roles: Roles, grain: Grain) -> Loop:
     *outer, queries, columns = root.leaf_iter_vars
     block, rows = root.split(queries, grain.warps * grain.queries * op.m)
     warp, rows = root.split(rows, grain.queries * op.m)
-    root.reorder(*outer, block, warp, rows, columns)
-    root.bind(root.fuse(*outer, block), "blockIdx.x")
+    blocks = (block, *outer) if grain.heads_inside else (*outer, block)
+    root.reorder(*blocks, warp, rows, columns)
+    root.bind(root.fuse(*blocks), "blockIdx.x")
     root.bind(warp, "threadIdx.y")
     *_, values = root.split_fragment(rows, columns, f"{op.name}.d")
     root.vectorize(values[-1])

@@ -14,7 +14,7 @@ waits for that product.  Each group of warps runs ahead of the others as far as 
 work while a group is in between.  K and V have barriers of their own.  Conditions that say whether a column of `s` is
 one are left out of all iterations but the last, in which alone columns may be missing.  Iterations all of whose scores
 are masked, as those behind the last query of a block, are left out (`masked_turns.py`): what a share of zero is
-multiplied by there is not read, not even where it is infinite.
+multiplied by there is not read, not even where it is infinite.  Blocks with most iterations left come first.
 """
 
 from __future__ import annotations
@@ -121,11 +121,23 @@ class _ChainedRing:
     def _in_parts(self, s: Stmt) -> Stmt:
         """What a role does, for each part of the result."""
         if self.part is None:
-            return s
+            return self._longest_first(s)
         (old,) = self.blocks
         number = binary("+", binary("*", self.part.var, BLOCKS_AT_ONCE), self.block.var)
         body = map_exprs(s, lambda e: self.ranges.simplify(substitute(e, {old.var: number})))
         return replace(self.part, body=If(compare("<", number, old.extent), body))
+
+    def _longest_first(self, body: Stmt) -> Stmt:
+        """The blocks in the opposite order where the first of them have most of their iterations masked: what is begun
+        last then ends soon."""
+        if self.mask is None or len(self.blocks) != 1:
+            return body
+        (block,) = self.blocks
+        least = [substitute(self.mask.least, {block.var: as_expr(n)}) for n in (0, block.extent - 1)]
+        if not self.ranges.prove(compare(">", *least)):
+            return body
+        turned = {block.var: binary("-", block.extent - 1, block.var)}
+        return map_exprs(body, lambda e: self.ranges.simplify(substitute(e, turned)))
 
     @cached_property
     def block(self) -> For:

@@ -97,9 +97,10 @@ class Steps:
         )
         across = any(isinstance(x, WarpLoad) and x.form.transposed for s in self._loads(b) for x in stmts_of(s))
         turns = PARTS if self.op.element.apart else 1
-        fits = {a, b} == set(self.held) and (across or count * self.op.k >= turns * self.line)
+        fits = {a, b} == set(self.held) and (across or 2 * count * self.op.k > turns * self.line)
         self._require(
-            fits, f"the steps of a turn must cover {GROUP_ROW_BYTES} bytes of terms, with fragments of their own"
+            fits,
+            f"a turn must fill rows of {GROUP_ROW_BYTES} bytes, more than half of them, with fragments of their own",
         )
         rows, columns = self._tiles()
         count //= turns

@@ -20,8 +20,7 @@ from te_lite.schedule.state import REDUCE
 from .fragment_storage import fragment_storage
 from .lower_matrix_load import warp_load
 from .lower_mma import element_of_tile, tile_start, warp_multiply
-from .mma import GROUP_ROW_BYTES
-from .swizzle import Swizzle
+from .swizzle import Swizzle, line_of
 
 
 class SwizzledRows(Layout):
@@ -49,7 +48,7 @@ class SwizzledRows(Layout):
 class BoxedRows(SwizzledRows):
     """Of a stage in shared memory whose rows are cut into swizzled lines, as the copy engine brings them.
 
-    Rows that are longer than a line have room for whole ones.
+    Rows that are no whole lines have room for these.
     """
 
     def shape(self, extents: Sequence[int]) -> tuple[int, ...] | None:
@@ -65,7 +64,7 @@ class BoxedRows(SwizzledRows):
         return boxed(stage.op.name, row_by_row(buffer, at), rows, line, BYTES[buffer.dtype])
 
     def _line(self, row: int) -> int:
-        return min(GROUP_ROW_BYTES // BYTES[self.facts.stages[self.k].op.output_dtype(0)], row)
+        return line_of(row, BYTES[self.facts.stages[self.k].op.output_dtype(0)])
 
 
 def boxed(name: str, index: Expr, extents: tuple[int, int], line: int, nbytes: int) -> Expr:

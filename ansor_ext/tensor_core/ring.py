@@ -51,10 +51,11 @@ from te_lite.loops.stmt import Buffer, For, If, Stmt, Store, allocated, map_expr
 from .box_store import Group, in_boxes
 from .copy_boxes import Box
 from .instructions import BoxStore, RingCall, numbered
-from .mma import GROUP_ROW_BYTES, WARPS
+from .mma import WARPS
 from .ring_fetches import boxes_of, bytes_of, fetch_at, in_tile
 from .ring_parts import Pipe, guards_of, pipe_of
 from .split_ring import Shares
+from .swizzle import line_of
 from .tile_copies import Fetch, size_of
 
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
@@ -330,7 +331,7 @@ class _Ring:
             cluster = self.cluster
             extents[axis] //= cluster.extent
             start[axis] = binary("+", start[axis], binary("*", cluster.var, extents[axis]))
-            line = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
+            line = line_of(f.box.extents[-1], BYTES[f.tile.dtype])
             first = binary("+", first, binary("*", cluster.var, prod(extents[:-1]) * line))
         part = replace(f, first=first, box=replace(f.box, start=tuple(start), extents=tuple(extents)))
         for call in boxes_of(part, full, self.ranges, self.pipe.product.op.element.nearest):

@@ -18,8 +18,8 @@ from te_lite.expr.visit import free_vars, substitute
 from te_lite.loops.stmt import Barrier, Buffer, For, If, Stmt, stmts_of, stored_in
 
 from .instructions import RingCall
-from .mma import GROUP_ROW_BYTES
 from .pixel_boxes import told
+from .swizzle import line_of
 from .tile_copies import Fetch, refuse, size_of
 
 
@@ -80,7 +80,7 @@ def fetch_at(f: Fetch, env: dict[Var, Expr], ranges: Simplifier) -> Fetch:
 
 def boxes_of(f: Fetch, full: BufferLoad, ranges: Simplifier, nearest: bool = False) -> Iterator[RingCall]:
     """A box for each line of the rows of a tile, which a barrier counts."""
-    columns = min(f.box.extents[-1], GROUP_ROW_BYTES // BYTES[f.tile.dtype])
+    columns = line_of(f.box.extents[-1], BYTES[f.tile.dtype])
     count = ceildiv(f.box.extents[-1], columns)
     size = size_of(f.tile) // count
     box, name = replace(f.box, start=(), extents=(*f.box.extents[:-1], columns), nearest=nearest), "box"

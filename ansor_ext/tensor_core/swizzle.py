@@ -31,6 +31,12 @@ def can_be_swizzled(row: int) -> bool:
     return rest == 0 and (chunks in (1, 2, 4) or (chunks > 0 and chunks % LINE == 0))
 
 
+def line_of(row: int, nbytes: int) -> int:
+    """The elements of a line of rows of so many elements: 128 bytes, or a shorter row that can be swizzled."""
+    line = CHUNK_BYTES * LINE // nbytes
+    return row if row < line and can_be_swizzled(row * nbytes) else line
+
+
 @dataclass(frozen=True)
 class Swizzle:
     """Of rows of `chunks` chunks of `width` elements."""

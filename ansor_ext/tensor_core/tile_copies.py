@@ -20,8 +20,8 @@ from ..pipeline.async_copy import moved
 from ..pipeline.staged_copies import enclosing
 from .copy_boxes import MOST_BOX, UNIT, Box, Copy, box_of, can_be_told
 from .layouts import boxed
-from .mma import GROUP_ROW_BYTES
 from .pixel_boxes import PixelBoxes
+from .swizzle import line_of
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Copies:
         box = self._box(store, loops, ranges, like)
         first = ranges.simplify(substitute(store.index, dict.fromkeys([x.var for x in loops], as_expr(0))))
         columns, nbytes, tile = box.extents[-1], BYTES[store.buffer.dtype], store.buffer
-        line, at = min(columns, GROUP_ROW_BYTES // nbytes), iteration(loops)
+        line, at = line_of(columns, nbytes), iteration(loops)
         room = ceildiv(columns, line) * line
         if room > columns:
             at = binary("+", binary("*", binary("//", at, columns), room), binary("%", at, columns))

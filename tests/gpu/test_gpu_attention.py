@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor_ext.attention.attention import Grain
+from ansor_ext.attention.grains import Grain
 from tests.ansor_ext.attention.test_attention import EVERY, Case, Scores, causal, check, scaled, sketches
 from tests.ansor_ext.attention.test_attention_in_groups import CASES, lowered
 from tests.ansor_ext.attention.test_attention_in_parts import CASES as PARTS

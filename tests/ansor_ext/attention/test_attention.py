@@ -15,7 +15,8 @@ from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import FP32X3, TF32, Target
 from ansor.sketch.generate import extra_sketches
 from ansor.sketch.rule import SketchContext
-from ansor_ext.attention.attention import attention_of, grains, registers, shared_bytes
+from ansor_ext.attention.attention import attention_of
+from ansor_ext.attention.grains import grains, registers, shared_bytes
 from ansor_ext.online.steps import ComputeAlong, PostponeDivision
 from benchmarks.compiled import compile_many
 from codegen_cuda import CompileError, emit

@@ -11,16 +11,8 @@ import te_lite as te
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.target.target import Target
 from ansor.sketch.rule import SketchContext
-from ansor_ext.attention.attention import (
-    Attention,
-    Grain,
-    attention_of,
-    grains,
-    group_grains,
-    in_groups,
-    part_lengths,
-    scheduled,
-)
+from ansor_ext.attention.attention import attention_of, in_groups, scheduled
+from ansor_ext.attention.grains import Attention, Grain, grains, group_grains, part_lengths
 from ansor_ext.online.steps import CarryParts
 from benchmarks.compiled import compile_many
 from codegen_cuda import CompileError, emit

@@ -16,7 +16,7 @@ from ansor.viz.banks import bank_conflicts
 from ansor_ext.tensor_core.instructions import WarpLoad
 from ansor_ext.tensor_core.mma import MatrixLoad, mma
 from ansor_ext.tensor_core.steps import Swizzled
-from ansor_ext.tensor_core.swizzle import Swizzle
+from ansor_ext.tensor_core.swizzle import Swizzle, line_of
 from te_lite.errors import LowerError, ScheduleError
 from te_lite.expr.expr import BufferLoad, Var, as_expr, index_xor
 from te_lite.expr.simplify import Simplifier
@@ -31,6 +31,11 @@ from te_lite.verify.verify_points import value_at
 from te_lite.verify.verify_span import Spans
 from tests.ansor_ext.tensor_core.mma_schedules import PROGRAMS, Tiled
 from tests.te_lite.test_python_text import assert_same_program
+
+
+@pytest.mark.parametrize(("row", "line"), [(8, 8), (32, 32), (40, 64), (48, 64), (56, 64), (64, 64), (80, 64)])
+def test_rows_are_cut_into_lines_that_can_be_swizzled(row: int, line: int) -> None:
+    assert line_of(row, 2) == line
 
 
 @given(st.sampled_from([1, 2, 4, 8, 16, 24, 40]), st.sampled_from([1, 2, 4]), st.integers(1, 33))

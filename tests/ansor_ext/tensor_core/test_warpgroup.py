@@ -34,7 +34,7 @@ REFUSED = {
     "a block of two warps": (replace(HALF, block=(32, 64, 64)), "warps in y in groups of 4, got block=(32, 2, 1)"),
     "warps with columns of their own": (replace(HALF, block=(64, 64, 64), warp=(32, 32)), "from a multiple of 1024 on"),
     "a tile that is not swizzled": (replace(HALF, swizzled=False), "swizzled rows of 128 bytes"),
-    "rows of 64 bytes": (replace(HALF, block=(64, 64, 32)), "must cover 128 bytes of terms"),
+    "rows of 64 bytes": (replace(HALF, block=(64, 64, 32)), "must fill rows of 128 bytes"),
     "lines of more than 128 bytes": (
         replace(HALF, turned=False, sizes=(128, 128, 160), block=(64, 128, 64), warp=(16, 128)),
         "from a multiple of",
