@@ -42,6 +42,7 @@ CASES = {
     "columns beyond the edge": product(150, 136, 640, b="nk"),
     "across, bfloat16": product(130, 104, 512, "bfloat16"),
     "bias and relu, across, transposed": with_bias_and_relu(product(136, 70, 512, a="km", b="nk")),
+    "rows for columns": product(136, 192, 512),
     "a batch": product(120, 64, 512, b="nk", batch=2),
     "tf32": product(118, 72, 256, "float32", b="nk"),
     "tf32, B copied": product(118, 72, 256, "float32"),
@@ -99,6 +100,30 @@ def test_which_products_have_them() -> None:
             (made,) = products(s)
             for point in table(made, HARDWARE).points:
                 assert point[3] % made.parts == 0 and args[0].shape[1] % (64 * made.parts) == 0
+
+
+def test_rows_and_columns_change_places_where_few_blocks_have_work() -> None:
+    """B lies along its terms then, and blocks have any multiple of 8 columns."""
+    for args, turned in (
+        (product(384, 1536, 6144), True),
+        (product(384, 1536, 6144, b="nk"), False),
+        (product(2048, 2048, 2048), False),
+    ):
+        tiles = [products(s)[0].shared for s in rings(args)]
+        assert {x.across for x, _ in nonempty(tiles)} == ({False, True} if turned else {False})
+        assert not any(x.across and y.across for x, y in tiles)
+
+
+@emulated
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.one_in(2)
+def test_rows_for_columns_on_the_emulator(parts: int) -> None:
+    name, rng = "rows for columns", np.random.default_rng(6)
+    found = rings(CASES[name])
+    sketch = next(s for s in found if products(s)[0].shared[0].across and parts_of(s) == parts)
+    space, point = space_of(sketch, TARGET, HARDWARE), table(products(sketch)[0], HARDWARE).points[-1]
+    state = concrete(home(space), row_of(space, point), TARGET, HARDWARE)
+    run_on(name, emit(te.lower(state, CASES[name])), rng)
 
 
 def test_records() -> None:
