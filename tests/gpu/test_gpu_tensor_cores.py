@@ -7,6 +7,7 @@ import pytest
 
 import te_lite as te
 from ansor_ext.tensor_core.mma import SMALL, Mma
+from tests.ansor_ext.tensor_core import test_split_ring
 from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PAIRS, PROGRAMS, RINGS
 from tests.ansor_ext.tensor_core.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
 from tests.ansor_ext.tensor_core.test_ring import arrays_of
@@ -71,6 +72,19 @@ def test_rings_of_copied_floats(name: str, draw: int) -> None:
     assert_right(name, rng, module)
     if name == HOSTILE:
         assert_as_exact_as_promised(module)
+
+
+@pytest.mark.parametrize("draw", range(4))
+@pytest.mark.parametrize("name", test_split_ring.CASES)
+def test_sums_that_clusters_add_up(name: str, draw: int) -> None:
+    """Of more blocks than the emulator has threads for, too."""
+    if open_device().arch != "sm_90":
+        pytest.skip("these instructions are those of sm_90")
+    rng = np.random.default_rng(draw)
+    func, _ = test_split_ring.drawn(name, rng, 8 * 1024)
+    arrays, out = test_split_ring.arrays_of(name, rng)
+    CudaModule(func, open_device().arch)(*arrays, out)
+    test_split_ring.assert_right(name, out, arrays)
 
 
 @pytest.mark.parametrize("draw", range(3))

@@ -60,14 +60,14 @@ def split(name: str) -> list[State]:
     return list(nonempty([s for s in rings(CASES[name], target_of(name)) if parts_of(s) > 1]))
 
 
-def drawn(name: str, rng: np.random.Generator) -> tuple[te.LoweredFunc, int]:
-    """A program of a sketch that the emulator has threads for, and how many blocks are in its clusters."""
+def drawn(name: str, rng: np.random.Generator, threads: int = 1024) -> tuple[te.LoweredFunc, int]:
+    """A program of a sketch whose clusters have so few threads, as the emulator has them, and how many blocks."""
     while True:
         sketch = split(name)[rng.integers(len(split(name)))]
         (made,), space = products(sketch), space_of(sketch, target_of(name), HARDWARE)
         points = table(made, HARDWARE).points
         point = points[rng.integers(len(points))]
-        if made.parts * (point[0] + 4) * 32 <= 1024:
+        if made.parts * (point[0] + 4) * 32 <= threads:
             state = concrete(home(space), row_of(space, point), target_of(name), HARDWARE)
             return te.lower(state, CASES[name]), made.parts
 
@@ -79,10 +79,14 @@ def assert_right(name: str, got: np.ndarray, arrays: list[np.ndarray]) -> None:
 
 
 def run_on(name: str, made: CudaProgram, rng: np.random.Generator) -> None:
-    arrays = inputs(CASES[name], rng)
-    out = np.full([int(n) for n in CASES[name][-1].shape], 77, arrays[0].dtype)
+    arrays, out = arrays_of(name, rng)
     run_program(made, [*arrays, out])
     assert_right(name, out, arrays)
+
+
+def arrays_of(name: str, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
+    arrays = inputs(CASES[name], rng)
+    return arrays, np.full([int(n) for n in CASES[name][-1].shape], 77, arrays[0].dtype)
 
 
 def test_which_products_have_them() -> None:
@@ -165,8 +169,7 @@ def test_four_blocks_of_one_group() -> None:
 def test_the_interpreter_computes_one_part_after_the_other() -> None:
     name, rng = "bias and relu, across, transposed", np.random.default_rng(2)
     func, _ = drawn(name, rng)
-    arrays = inputs(CASES[name], rng)
-    out = np.full([int(n) for n in CASES[name][-1].shape], 77, arrays[0].dtype)
+    arrays, out = arrays_of(name, rng)
     run(func, [*arrays, out])
     assert_right(name, out, arrays)
 
