@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import ansor
+from ansor.cli.devices import hardware_of
 from ansor.cli.torch_side import allow_tf32
 from ansor.core.device.backend import on_device
 from ansor.core.target.target import TF32, Target
@@ -113,7 +114,7 @@ def main() -> None:
     network = exported(torch, model, inputs, f"{options.model}-B{options.batch_size}", options.layout)
     network, target = in_precision(network, on_device(Target(options.target)), options.precision)
     options.target = str(target)
-    tasks, weights = ansor.extract_tasks(network.graph, network.params, target)
+    tasks, weights = ansor.extract_tasks(network.graph, network.params, target, hardware_of(target))
     print(f"{network.name}: {len(tasks)} tasks; {join_logs(Path(options.log), options.resume)} records resumed")
     figures: dict[str, Any] = {"model": options.model, "target": options.target, "precision": options.precision}
     records, figures["tuning"] = tuned(options, tasks, weights)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import ansor
+from ansor.cli.devices import hardware_of
 from ansor.core.device.backend import on_device
 from ansor.core.target.target import Target
 from ansor.scheduler.restore import restore
@@ -51,7 +52,7 @@ def tuned(
     options: Any, name: str, network: Network, target: Any, x: Any
 ) -> tuple[GraphModule, dict[str, Any], NetworkTimes]:
     """The network with the best programs of its log, after tuning; figures, and what its kernels take."""
-    tasks, weights = ansor.extract_tasks(network.graph, network.params, target)
+    tasks, weights = ansor.extract_tasks(network.graph, network.params, target, hardware_of(target))
     log, start = Path(options.logs) / f"{name}.json", time.perf_counter()
     log.parent.mkdir(parents=True, exist_ok=True)
     tune(tasks, weights, log, options.trials * len(tasks), seed=0, time_limit=options.seconds, verbose=0)

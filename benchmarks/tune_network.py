@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 
 import ansor
+from ansor.cli.devices import hardware_of
+from ansor.core.device.backend import on_device
 from ansor.core.target.target import HALVES, PRECISIONS, STRICT
 from ansor.measure import MeasureErrorNo
 from ansor.records.journal import scan_lines
@@ -199,9 +201,9 @@ def main() -> None:
     device = report.gpu("--target c") if ansor.Target(options.target).is_gpu else None
     size = None if options.image_size is None else (options.image_size,)
     network = load_network(options.network, options.batch_size, options.layout, size, seed=options.seed)
-    network, target = in_precision(network, options.target, options.precision)
+    network, target = in_precision(network, on_device(ansor.Target(options.target)), options.precision)
     options.target = str(target)
-    tasks, weights = ansor.extract_tasks(network.graph, network.params, options.target)
+    tasks, weights = ansor.extract_tasks(network.graph, network.params, target, hardware_of(target))
     print(f"{network.name}: {len(tasks)} tasks; {join_logs(Path(options.log), options.resume)} records resumed")
     beside_torch = "torch" in options.parts and options.network == torch_network.NAME and pytorch.available()
     figures: dict[str, Any] = {"network": network.name, "target": options.target, "tasks": len(tasks)}

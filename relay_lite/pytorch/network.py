@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from ansor.cli.devices import hardware_of
 from ansor.core.device.backend import on_device
 from ansor.core.files.private_files import scratch_folder
 from ansor.core.target.target import Target
@@ -82,7 +83,7 @@ def measure(graph: IRModule, target: Target, options: Options, log: Path | None,
     """
     if log is None or not options.measures:
         return False
-    tasks, weights = extract_tasks(graph, {}, target)
+    tasks, weights = extract_tasks(graph, {}, target, hardware_of(target))
     left = None if until == math.inf else until - time.monotonic()
     if left is not None and left < LEAST_SECONDS:
         return False
