@@ -28,7 +28,7 @@ LACKING: dict[str, tuple[str, str]] = {
     "beside_torch": ("--model bert --log log.json", GPU),
     "codegen_vs_tvm": ("", GPU), "copy_engine_ladder": ("", GPU),
     "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
-    "extra_rules": ("", GPU), "fleet_gpus": ("", GPU), "launch_ways": ("", GPU), "measure_overhead": ("", GPU),
+    "extra_rules": ("", GPU), "four_networks": ("", GPU), "fleet_gpus": ("", GPU), "launch_ways": ("", GPU), "measure_overhead": ("", GPU),
     "kernelbench": (". --json figures.json", "torch: not installed; `"),
     "offline_data": ("--target cuda --log logs", GPU), "product_ladder": ("", GPU),
     "promises": ("R4 R3", GPU), "random_search": ("", GPU), "ring_ladder": ("", GPU),
