@@ -215,7 +215,7 @@ class _Reduction:
     @property
     def _is_short(self) -> bool:
         """Whether it sums up products of floats of 8 bits, for which tensor cores have few bits."""
-        return all(isinstance(f, Cast) and f.a.dtype in FLOATS_OF_8_BITS for f in _factors(self.source))
+        return [isinstance(f, Cast) and f.a.dtype in FLOATS_OF_8_BITS for f in _factors(self.source)] == [True] * 2
 
     def _cut(self, factor: Expr) -> Expr | None:
         """What a factor of a sum of products loses where it may be read as TF32, or in two parts.

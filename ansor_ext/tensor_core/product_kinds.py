@@ -63,6 +63,8 @@ CLUSTERS, SECTOR_BYTES = ((1, 1), (2, 1), (1, 2)), 32
 of clusters takes longer, but rows that begin within a sector of L2 cost twice what others do."""
 MOST = (128, 256)
 """Rows and columns of the largest block."""
+SPLIT_TURNS = 4
+"""Iterations of a part that blocks of a cluster add up, at least: its sums are put where its ring was."""
 FEW_BLOCKS = 48
 """Of 128 x 128, with which rows for columns were faster on an H200: 384 x 1536 x 6144 took 1.05 of cuBLAS's time, and
 1.17 without."""
@@ -123,6 +125,8 @@ def roles_in(target: Target, state: State, k: int, kind: Kind, tiles: int = 0) -
         alone = max(kind.cluster) == 1 or (run is None and _are_shared(state, k, roles, kind))
         if not alone or not _are_fetched(whole, state, k, roles, run, tiles):
             return None
+    if roles is not None and kind.split and turns_of(state, k, roles) < SPLIT_TURNS:
+        return None
     if roles is None or not kind.groups or not is_part_of_split(state, k):
         return roles
     extent = [it.extent for it in state.stages[k].iters][roles.k]
@@ -141,12 +145,13 @@ def _turned(state: State, k: int, roles: Roles) -> Roles | None:
 def _are_fetched(whole: State, state: State, k: int, roles: Roles, run: tuple[int, int] | None, tiles: int) -> bool:
     """Whether the copy engine fetches the factors of stage `k` to a ring of so many tiles, of which the axes of a `run`
     of the `whole` state are one: as rows in memory, or as windows, and twice around where these have several axes."""
-    if (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles):
-        return True
     op = state.stages[k].op
     several = len([n for n in extents_of(op)[len(op.axis) :] if n > 1]) > 1
-    early = several and turns_of(state, k, roles) < 2 * tiles
-    return run is not None and not early and not roles.b.reindexed and are_windows(whole, k, roles.a.stage, run)
+    if several and turns_of(state, k, roles) < 2 * tiles:
+        return False
+    if (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles):
+        return True
+    return run is not None and not roles.b.reindexed and are_windows(whole, k, roles.a.stage, run)
 
 
 def _are_shared(state: State, k: int, roles: Roles, kind: Kind) -> bool:

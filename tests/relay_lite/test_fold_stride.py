@@ -117,7 +117,7 @@ def test_tensor_cores_multiply_it(dtype: str, target: str) -> None:
 
 def test_what_makes_the_data_of_many_pictures_is_proven() -> None:
     """It has more elements than the verifier looks at, whose digits are those of the new data and of its blocks."""
-    picture = var("data", (32, 3, 224, 224), "float32")
+    picture = var("data", (128, 3, 224, 224), "float32")
     x = call("cast", call("transpose", picture, axes=(0, 2, 3, 1)), dtype="float16")
     node = conv((224, 224), np.ones((7, 7, 3, 8), "float16"), (2, 2), (3, 3, 3, 3))
     moved = with_folded_stride(Call(node.op, (x, node.args[1]), node.attrs)).args[0]

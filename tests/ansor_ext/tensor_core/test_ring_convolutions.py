@@ -162,6 +162,17 @@ def test_draws_are_right_and_compile(name: str, draw: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(4)
+def test_every_sketch_is_emitted(name: str) -> None:
+    """A ring that goes around once only, whose windows are over several axes, is none."""
+    target, rng = target_of(CASES[name]), np.random.default_rng(0)
+    for sketch in nonempty(rings(tensors_of(name), target)):
+        points, space = table(products(sketch)[0], HARDWARE).points, space_of(sketch, target, HARDWARE)
+        row = row_of(space, points[rng.integers(len(points))])
+        emit(te.lower(concrete(home(space), row, target, HARDWARE), tensors_of(name)))
+
+
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.one_in(3)
 def test_rings_are_of_all_pixels(name: str) -> None:
     assert sketches_of(name)

@@ -42,7 +42,7 @@ CASES = {
     "columns beyond the edge": product(150, 136, 640, b="nk"),
     "across, bfloat16": product(130, 104, 512, "bfloat16"),
     "bias and relu, across, transposed": with_bias_and_relu(product(136, 70, 512, a="km", b="nk")),
-    "rows for columns": product(136, 192, 512),
+    "rows for columns": product(136, 192, 1024),
     "a batch": product(120, 64, 512, b="nk", batch=2),
     "tf32": product(118, 72, 256, "float32", b="nk"),
     "tf32, B copied": product(118, 72, 256, "float32"),
@@ -106,6 +106,15 @@ def test_which_products_have_them() -> None:
                 assert point[3] % made.parts == 0 and args[0].shape[1] % (64 * made.parts) == 0
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_every_sketch_is_emitted(name: str) -> None:
+    """Of clusters that are too large for the emulator, too: parts are so long that a ring has room for their sums."""
+    for sketch in split(name):
+        made, space = products(sketch)[0], space_of(sketch, target_of(name), HARDWARE)
+        state = concrete(home(space), row_of(space, table(made, HARDWARE).points[-1]), target_of(name), HARDWARE)
+        assert f"__cluster_dims__(1, {made.parts}, 1)" in emit(te.lower(state, CASES[name])).source
+
+
 def test_rows_and_columns_change_places_where_few_blocks_have_work() -> None:
     """B lies along its terms then, and blocks have any multiple of 8 columns."""
     for args, turned in (
@@ -140,7 +149,7 @@ def test_records() -> None:
 
 @emulated
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_draws_on_the_emulator(name: str) -> None:
     rng = np.random.default_rng(1)
     func, parts = drawn(name, rng)
@@ -150,7 +159,6 @@ def test_draws_on_the_emulator(name: str) -> None:
 
 
 @emulated
-@pytest.mark.one_in(2)
 def test_four_blocks_of_one_group() -> None:
     """As many as the emulator has threads for; sketches have two groups."""
     args, rng = product(120, 136, 1024, b="nk"), np.random.default_rng(5)
@@ -165,9 +173,8 @@ def test_four_blocks_of_one_group() -> None:
     assert (np.abs(out - exact(args, arrays)) <= 2.0**-10 * size).all()
 
 
-@pytest.mark.one_in(2)
 def test_the_interpreter_computes_one_part_after_the_other() -> None:
-    name, rng = "bias and relu, across, transposed", np.random.default_rng(2)
+    name, rng = "tf32", np.random.default_rng(2)
     func, _ = drawn(name, rng)
     arrays, out = arrays_of(name, rng)
     run(func, [*arrays, out])
@@ -193,7 +200,7 @@ SPOILT = {
 
 @emulated
 @pytest.mark.parametrize("name", SPOILT)
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 def test_a_spoilt_cluster_is_caught(name: str) -> None:
     """The emulator refuses it, or its result is wrong."""
     case, rng = "columns beyond the edge", np.random.default_rng(4)
