@@ -19,8 +19,8 @@ own errors and `g * (sum distances + sum w * x^2) + 4 * d * sum w * |x| + d^2 * 
 With the precision TF32 the float32 factors of a sum of products of two may be off by 0.65 * 2^-10 of each, too: the sum
 by up to `1.3 * 2^-10 * sum |terms|` more, which is what tensor cores may be used for then.
 
-Products of two floats of 8 bits are added up with `u = 2^-13`, whatever the precision: tensor cores of a Hopper have
-some 14 bits there.
+Products of two floats of 8 bits are added up in float32 with `u = 2^-13`, whatever the precision: tensor cores of a
+Hopper have some 14 bits there.
 
 With FP32X3 such a factor is in two parts: off by 2^-23 of it, and where its small part is less than the least normal
 number by that; the product of two small parts, 2^-22 of a term, is left out.  So the sum is off by up to
@@ -212,11 +212,6 @@ class _Reduction:
     def _in_parts(self) -> bool:
         return self._cuts and self.of.precision == FP32X3
 
-    @property
-    def _is_short(self) -> bool:
-        """Whether it sums up products of floats of 8 bits, for which tensor cores have few bits."""
-        return [isinstance(f, Cast) and f.a.dtype in FLOATS_OF_8_BITS for f in _factors(self.source)] == [True] * 2
-
     def _cut(self, factor: Expr) -> Expr | None:
         """What a factor of a sum of products loses where it may be read as TF32, or in two parts.
 
@@ -234,7 +229,9 @@ class _Reduction:
 
     def _added(self, n: int, total: Expr) -> Expr:
         """What `n` additions of terms of the magnitude `total` in all may be off by."""
-        u, noise = SHORT if self._is_short else unit(self.source.dtype), 0.0 if self._in_parts else NOISE
+        short = [isinstance(f, Cast) and f.a.dtype in FLOATS_OF_8_BITS for f in _factors(self.source)] == [True] * 2
+        u, noise = max(unit(self.source.dtype), SHORT * short * (self.source.dtype == "float32")), NOISE
+        noise = 0.0 if self._in_parts else noise
         worst = Binary("*", magnitude(total), Const(u * min(float(n), SPREAD * math.sqrt(n)), REAL))
         if SPREAD * u * n <= noise:  # sum |terms| is at most sqrt(n) times the root of the sum of squares
             return worst

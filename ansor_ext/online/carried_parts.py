@@ -43,7 +43,7 @@ from te_lite.expr.node import binary
 from te_lite.expr.visit import substitute, transform, walk
 
 from .online import Law, combined
-from .rescaling import carried, element_wise, is_extreme
+from .rescaling import Carried, carried, element_wise, is_extreme
 
 NUMBERS = 2
 """Columns behind those of the sums: the extreme, and the whole."""
@@ -81,11 +81,20 @@ def whole_of(quotient: ComputeOp, ops: Sequence[Operation]) -> Whole | None:
     if copy is None or whole is None or total is None or whole.reduction is None or total.reduction is None:
         return None
     for extreme in filter(is_extreme, ops):
-        laws = [x.law for sums in (whole, total) for x in [carried(sums, extreme, ops)] if x is not None]
-        if len(laws) == 2:
+        found = [x for sums in (whole, total) for x in [carried(sums, extreme, ops)] if x is not None]
+        if len(found) == 2:
             own = _own((extreme, whole, total), copy, quotient, ops)
-            return Whole(laws[0], own, extreme, whole, total, copy, quotient) if own else None
+            plain = _of_own_rows((whole, total), found) and len(copy.axis) == len(total.axis) and len(own) > 3
+            return Whole(found[0].law, own, extreme, whole, total, copy, quotient) if plain else None
     return None
+
+
+def _of_own_rows(sums: Sequence[ComputeOp], found: Sequence[Carried]) -> bool:
+    """Whether sums of all points refer to the extreme of their own row, by terms that are stages (parts are made of
+    these)."""
+    whole = all(op.reduction is not None and op.reduction.condition is None for op in sums)
+    rows = [zip(x.at.indices, op.axis, strict=False) for x, op in zip(found, sums, strict=True)]
+    return whole and all(same(i, v) for pairs in rows for i, v in pairs)
 
 
 def _own(

@@ -160,7 +160,8 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
         busy = np.maximum(np.maximum(tensor, shared), reads) + stored + np.where(cluster > 1, CLUSTERED, 0)
         if sums.parts > 1:
             sent = sums.elements * warps * 4 * (sums.parts - 1) / sums.parts / SENT_BYTES
-            busy = (busy + sent + MEETINGS) * ceildiv(blocks, CLUSTERS[sums.parts])
+            together = CLUSTERS.get(sums.parts, machine.multiprocessors // (2 * sums.parts))
+            busy = (busy + sent + MEETINGS) * ceildiv(blocks, together)
         return busy, busy
     tiles = max([n.tiles for n in _shared(sums.nest)], default=0)
     first = steps * cut * CUT_CYCLES if op.warps > 1 else 0.0

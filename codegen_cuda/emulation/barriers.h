@@ -287,9 +287,9 @@ inline void must_run(unsigned rank, int line, const char *what) {
 struct Reached { uint32_t time; int line; const char *what; };
 inline Reached reached[MOST_BLOCKS][1024];
 
-inline uintptr_t reach(unsigned place, int line, const char *what) {
+inline uintptr_t reach(unsigned place, unsigned bytes, int line, const char *what) {
   const uintptr_t at = place_in_cluster(place, line);
-  const unsigned rank = shared_place(at, 8, 8, line).rank;
+  const unsigned rank = shared_place(at, bytes, bytes, line).rank;
   if (rank != rank_of(here.thread)) must_run(rank, line, what), reached[rank][here.thread] = {now, line, what};
   return at;
 }
@@ -381,7 +381,7 @@ void emu_fence_proxy() {
   emu_fence_barriers();
 }
 void emu_mbarrier_arrive_in_cluster(int line, unsigned place, unsigned arrivals) {
-  arrive_at(mbarrier((void *)reach(place, line, "arrives at a barrier of"), line), line, arrivals, 0);
+  arrive_at(mbarrier((void *)reach(place, 8, line, "arrives at a barrier of"), line), line, arrivals, 0);
 }
 unsigned emu_map_to_block(int line, unsigned place, unsigned rank) {
   if (rank >= blocks) wrong("out of bounds", line, "names block %u of a cluster of %u", rank, blocks);

@@ -284,7 +284,9 @@ inline Transfer row_of(uintptr_t global, uintptr_t shared, unsigned bytes, uintp
 }
 
 extern "C" {
-const void *emu_in_cluster(int line, unsigned place) { return (const void *)reach(place, line, "reads memory of"); }
+const void *emu_in_cluster(int line, unsigned place, unsigned bytes) {
+  return (const void *)reach(place, bytes, line, "reads memory of");
+}
 void emu_box_load(int line, const void *map, const int *at, int rank, void *to, void *barrier) {
   const TensorMap &m = map_at(map, rank, line);
   load(line, transfer(pieces_of(m, at, (uintptr_t)to), (uintptr_t)to, box_bytes(m), CALLER, m.rounds), barrier, 128);

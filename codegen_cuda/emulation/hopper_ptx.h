@@ -10,7 +10,7 @@ void emu_mbarrier_arrive(int line, void *at, unsigned arrivals, int bytes);
 int emu_mbarrier_wait(int line, void *at, unsigned parity, int polls);
 void emu_mbarrier_arrive_in_cluster(int line, unsigned place, unsigned arrivals);
 unsigned emu_map_to_block(int line, unsigned place, unsigned rank);
-const void *emu_in_cluster(int line, unsigned place);
+const void *emu_in_cluster(int line, unsigned place, unsigned bytes);
 __attribute__((const)) unsigned emu_cluster_rank();
 __attribute__((const)) unsigned emu_cluster_blocks();
 void emu_cluster_arrive(int line);
@@ -62,7 +62,7 @@ template <class T, class P> __forceinline__ void emu_mapa_shared_cluster_u32(int
 }
 template <class P, class... T> __forceinline__ void emu_ld_shared_cluster(int line, P at, T &...to) {
   struct alignas(sizeof...(T) * 4) Words { uint32_t of[sizeof...(T)]; };
-  const Words words = *(const Words *)emu_in_cluster(line, (unsigned)at);
+  const Words words = *(const Words *)emu_in_cluster(line, (unsigned)at, sizeof(Words));
   const uint32_t *next = words.of;
   (emu_put(to, *next++), ...);
 }

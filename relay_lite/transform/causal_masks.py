@@ -20,7 +20,7 @@ from ..ir.nodes import Array, Expr, rebuild
 from ..ir.visit import constant_value, is_op, rewrite
 from .sequential import Pass, acts_on
 
-SOFTMAX, LITTLE = "nn.softmax", -1e4
+SOFTMAX, LITTLE = "nn.softmax", -3e4
 
 
 @acts_on(SOFTMAX)
@@ -46,7 +46,7 @@ def _compared(node: Expr) -> Expr:
 
 def causal_offset(mask: Array, shape: tuple[int, ...]) -> int | None:
     """By how much more than its own number of columns each row of a mask shows; None for another mask."""
-    if mask.shape[-2:] != shape or prod(mask.shape) != prod(shape) or mask.dtype.kind != "f":
+    if len(shape) < 2 or mask.shape[-2:] != shape or prod(mask.shape) != prod(shape) or mask.dtype.kind != "f":
         return None
     rows = mask.reshape(shape)
     offset = int(np.count_nonzero(rows[0] == 0)) - 1

@@ -12,8 +12,8 @@ A value that follows from a product is rounded where it is stored for products, 
 several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  One
 that computes with several products is in the kernel of the first, and the others, which have kernels of their own, are
 rounded.  So sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax, a
-norm or a pool reads, whose kernels begin with it, is stored in float32; else what a product reads is stored in 16 bits
-for all its readers, a norm's result, too: a second tensor would be a kernel of its own.  Casts of weights fold when
+norm or a pool reads, whose kernels begin with it, is stored in float32; else what products and such readers alone read
+is stored in 16 bits, a norm's result, too: a second tensor would be a kernel of its own.  Casts of weights fold when
 these are constants; what is widened is there in 16 bits already; a cast of a cast is none (`SimplifyExpr`), and casts
 are elementwise operators, which fuse.
 
@@ -186,9 +186,14 @@ class _Values:
             self.full[node] = rebuild(node, [self.read(x, node, product) for x in args])
             if product is not None:
                 self.product[node] = product
-            multiplied = args and any(self.lists.multiplies(x) for x in self.readers[node])
-            if multiplied or (self.lists.follows(node) and any(self._kept(x) for x in args)):
+            if (args and self._is_multiplied(node)) or (self.lists.follows(node) and any(self._kept(x) for x in args)):
                 self._keep(node)
+
+    def _is_multiplied(self, node: Expr) -> bool:
+        """Whether products read a node, and nothing else that does not follow them."""
+        readers = [] if node is self.body else self.readers[node]
+        multiplied = [self.lists.multiplies(x) for x in readers]
+        return any(multiplied) and all(m or self.lists.follows(x) for m, x in zip(multiplied, readers, strict=True))
 
     def _keep(self, node: Expr) -> None:
         """Store a node in 16 bits, unless a kernel begins with computing on it."""

@@ -61,5 +61,5 @@ def test_other_masks_stay() -> None:
     for other in nonempty(others):
         assert ops(CausalMasks()(masked(other)))["nn.causal"] == 0
     assert ops(CausalMasks()(masked(mask(0), axis=1)))["nn.causal"] == 0
-    assert causal_offset(mask(3), (ROWS, COLUMNS)) == 3
+    assert causal_offset(mask(3), (ROWS, COLUMNS)) == 3 and causal_offset(mask(0)[0], (COLUMNS,)) is None
     assert causal_offset(mask(0, 0).astype("int32"), (ROWS, COLUMNS)) is None

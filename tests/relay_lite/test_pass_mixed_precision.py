@@ -124,6 +124,16 @@ def test_what_a_norm_gives_a_product_and_a_sum_is_stored_once() -> None:
     assert off([reference.run(made, inputs)], [reference.run(graph, inputs, dtype="float64")]) < 10 * UNIT["float16"]
 
 
+def test_what_something_else_reads_than_a_product_keeps_its_digits() -> None:
+    """Integers that are made of it, and a result."""
+    x, weight = var("x", (4, 16), "float32"), Constant(np.ones((8, 16), "float32"))
+    for other in (lambda y: call("cast", y, dtype="int32"), lambda y: y):
+        y = call("multiply", x, Constant(np.float32(2)))
+        made = ToMixedPrecision("float16")(Function((x,), Tuple((other(y), call("nn.dense", y, weight)))))
+        given = {"x": np.linspace(1500.5, 1564, 64, dtype="float32").reshape(4, 16)}
+        np.testing.assert_array_equal(reference.run(made, given)[0], (2 * given["x"]).astype(made.body.fields[0].dtype))
+
+
 def test_two_products_that_do_not_meet_are_not_rounded() -> None:
     """Two results; and what a softmax made of one."""
     make = Layers(np.random.default_rng(0), "NHWC", "float32")

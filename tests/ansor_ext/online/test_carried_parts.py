@@ -117,3 +117,30 @@ def test_a_sum_of_a_part_knows_no_sum_of_all(doubled: bool) -> None:
     whole = te.compute((5,), lambda i: w.whole[i] * 2.0, name="twice") if doubled else w.whole
     w.y = te.compute((5, 3), lambda i, c: te.sum(w.share[i, k] * (w.w[k, c] * whole[i]), axis=k), name="Y")
     assert "must divide sums of shares" in refused(w, 3)
+
+
+@pytest.mark.parametrize("kind", ["terms are written out", "another row", "a condition"])
+def test_what_is_refused_of_sums_of_other_points(kind: str) -> None:
+    """Parts are made of stages of terms, fold all points, and refer to the extreme of their own row."""
+    x, w = te.placeholder((4, 6), name="x"), te.placeholder((6, 3), name="w")
+    ks = [te.reduce_axis((0, 6), name) for name in "klm"]
+    asked = [k <= 4 if kind == "a condition" else None for k in ks]
+
+    def row(i: te.Expr) -> te.Expr:
+        return 3 - i if kind == "another row" else i
+
+    top = te.compute((4,), lambda i: te.max(x[i, ks[0]], axis=ks[0], where=asked[0]), name="top")
+    terms = te.compute((4, 6), lambda i, j: te.exp(x[row(i), j] - top[row(i)]), name="terms")
+    written = kind == "terms are written out"
+
+    def term(i: te.Expr, j: te.Expr) -> te.Expr:
+        return te.exp(x[i, j] - top[i]) if written else terms[i, j]
+
+    whole = te.compute((4,), lambda i: te.sum(term(i, ks[1]), axis=ks[1], where=asked[1]), name="whole")
+    sums = te.compute(
+        (4, 3), lambda i, c: te.sum(term(i, ks[2]) * w[ks[2], c], axis=ks[2], where=asked[2]), name="sums"
+    )
+    copy = te.compute((4, 3), lambda i, c: sums[i, c], name="copy")
+    y = te.compute((4, 3), lambda i, c: copy[i, c] / whole[i], name="y")
+    with pytest.raises(ScheduleError, match="must divide sums of shares"):
+        te.Schedule(ComputeDAG([x, w, y])).carry_parts(y, 3)
