@@ -229,9 +229,9 @@ class _Reduction:
 
     def _added(self, n: int, total: Expr) -> Expr:
         """What `n` additions of terms of the magnitude `total` in all may be off by."""
-        short = [isinstance(f, Cast) and f.a.dtype in FLOATS_OF_8_BITS for f in _factors(self.source)] == [True] * 2
-        u, noise = max(unit(self.source.dtype), SHORT * short * (self.source.dtype == "float32")), NOISE
-        noise = 0.0 if self._in_parts else noise
+        kinds = [f.a.dtype if isinstance(f, Cast) else f.dtype for f in _factors(self.source)]
+        short = self.source.dtype == "float32" and len(kinds) == 2 and {*kinds} <= {*FLOATS_OF_8_BITS}
+        u, noise = SHORT if short else unit(self.source.dtype), 0.0 if self._in_parts else NOISE
         worst = Binary("*", magnitude(total), Const(u * min(float(n), SPREAD * math.sqrt(n)), REAL))
         if SPREAD * u * n <= noise:  # sum |terms| is at most sqrt(n) times the root of the sum of squares
             return worst

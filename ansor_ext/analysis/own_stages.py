@@ -58,6 +58,18 @@ def extents_of(op: Operation) -> list[int]:
     return [v.extent if isinstance(v.extent, int) else 2 for v in (*op.axis, *op.reduce_axis)]
 
 
+def sums_over_several(op: Operation) -> bool:
+    """Whether a sum is over several axes of more than one element."""
+    return sum(n > 1 for n in extents_of(op)[len(op.axis) :]) > 1
+
+
+def parts_added(state: State, k: int) -> int:
+    """The parts of sums in stage `k`, a first axis of it that the stage around it lacks, which adds them up; else 1."""
+    op, attach = state.stages[k].op, state.stages[k].attach
+    inside = attach is not None and len(state.stages[attach.stage].op.axis) < len(op.axis)
+    return extents_of(op)[0] if inside else 1
+
+
 def axes_of(form: Form, extents: Sequence[int]) -> frozenset[int]:
     """The numbers of the reader's axes (of these extents) that an index depends on; empty for an unknown index.
 

@@ -49,8 +49,6 @@ from .grains import LINE, QUERIES, Attention, Grain, grains, group_grains
 
 MERGED_COLUMNS, MERGED_PARTS, MERGED_AT_ONCE = 32, 16, 4
 """Threads of a block that adds up parts, along columns and along parts, and the parts that one reads at a time."""
-MMA_ROWS = 16
-"""Of a tile that a warp multiplies."""
 
 
 def attention_sketches(ctx: SketchContext) -> list[State]:
@@ -114,7 +112,7 @@ def in_groups(ctx: SketchContext, state: State, made: Attention) -> Attention | 
 
 def _few_queries(state: State, made: Attention) -> bool:
     """Whether the queries are no more than the rows of a tile of one warp."""
-    return bool(state.stages[made.scores].op.shape[-QUERIES] <= MMA_ROWS)
+    return bool(state.stages[made.scores].op.shape[-QUERIES] <= made.op.m)
 
 
 def _leads_to(state: State, k: int, ends: set[int]) -> bool:

@@ -30,7 +30,7 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.lanes import ceildiv, product, smaller
 from te_lite.schedule.state import SplitRel, Stage
 
-from ..analysis.own_stages import extents_of
+from ..analysis.own_stages import parts_added
 from ..pipeline.steps import by_copy_engine
 from .fragment_storage import FragmentStorage, fragment_storage
 from .mma import GROUP_ROW_BYTES, Mma
@@ -59,7 +59,7 @@ the first four of each."""
 MEETINGS, SENT_BYTES = 3500, 24
 """Cycles of a launch of clusters, and of their meetings, that add up parts; bytes that a multiprocessor reads in one
 from the shared memory of others."""
-CLUSTERS = {2: 66, 3: 40, 4: 31, 6: 16, 8: 15}
+CLUSTERS_AT_ONCE = {2: 66, 3: 40, 4: 31, 6: 16, 8: 15}
 """Clusters of so many blocks that an H200 runs at the same time."""
 
 
@@ -78,11 +78,9 @@ class Fragments:
 
     @property
     def parts(self) -> int:
-        """The parts of sums that blocks of a cluster add up (`split_ring.py`), an axis that their reader lacks."""
-        stage, stages = self.nest.stage, self.nest.bounds.state.stages
-        if self.storage.operand != "d" or stage.attach is None or not _in_ring(self.nest):
-            return 1
-        return extents_of(stage.op)[0] if len(stages[stage.attach.stage].op.axis) < len(stage.op.axis) else 1
+        """The parts of sums that blocks of a cluster add up (`split_ring.py`)."""
+        sums = self.storage.operand == "d" and _in_ring(self.nest)
+        return parts_added(self.nest.bounds.state, self.nest.k) if sums else 1
 
     @property
     def nbytes(self) -> Any:
@@ -160,7 +158,7 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
         busy = np.maximum(np.maximum(tensor, shared), reads) + stored + np.where(cluster > 1, CLUSTERED, 0)
         if sums.parts > 1:
             sent = sums.elements * warps * 4 * (sums.parts - 1) / sums.parts / SENT_BYTES
-            together = CLUSTERS.get(sums.parts, machine.multiprocessors // (2 * sums.parts))
+            together = CLUSTERS_AT_ONCE.get(sums.parts, machine.multiprocessors // (2 * sums.parts))
             busy = (busy + sent + MEETINGS) * ceildiv(blocks, together)
         return busy, busy
     tiles = max([n.tiles for n in _shared(sums.nest)], default=0)

@@ -21,7 +21,7 @@ from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheWrite
 from te_lite.schedule.state import State
 
-from ..analysis.own_stages import elementwise_reader, extents_of, has_rfactor
+from ..analysis.own_stages import elementwise_reader, extents_of, has_rfactor, sums_over_several
 from ..analysis.product_roles import Factor, joinable
 from ..axes.steps import JoinAxes
 from ..split_reductions.split_reduction import is_part_of_split
@@ -145,9 +145,7 @@ def _turned(state: State, k: int, roles: Roles) -> Roles | None:
 def _are_fetched(whole: State, state: State, k: int, roles: Roles, run: tuple[int, int] | None, tiles: int) -> bool:
     """Whether the copy engine fetches the factors of stage `k` to a ring of so many tiles, of which the axes of a `run`
     of the `whole` state are one: as rows in memory, or as windows, and twice around where these have several axes."""
-    op = state.stages[k].op
-    several = len([n for n in extents_of(op)[len(op.axis) :] if n > 1]) > 1
-    if several and turns_of(state, k, roles) < 2 * tiles:
+    if sums_over_several(state.stages[k].op) and turns_of(state, k, roles) < 2 * tiles:
         return False
     if (run is None and not roles.a.reindexed and not roles.b.reindexed) or _are_rows(state, k, roles):
         return True

@@ -126,8 +126,8 @@ def _of_share(epilogue: For, part: For, sums: Buffer, total: Buffer, ranges: Sim
         env = {epilogue.var: share, **({at: e.index} if isinstance(at, Var) else {})}
         return BufferLoad(total, ranges.simplify(substitute(term, env)))
 
-    free = [c for s in around[1:] if isinstance(s, If) and epilogue.var in free_vars(s.cond) for c in (s.cond,)]
-    refuse(not free, "no condition on tiles may be around the sum of parts and what stores it", conditions=free)
+    asked = [s.cond for s in around[1:] if isinstance(s, If) and epilogue.var in free_vars(s.cond)]
+    refuse(not asked, "no condition on tiles may be around the sum of parts and what stores it", conditions=asked)
     body = map_exprs(_with_places(stored, kept, added), lambda e: substitute(e, tile))
     for s in reversed(around[1:]):
         body = with_bodies(s, (body,))

@@ -30,7 +30,7 @@ from te_lite.expr.visit import walk
 from te_lite.schedule.loop_steps import Split
 from te_lite.schedule.state import Attach, SplitRel, State
 
-from ..analysis.own_stages import extents_of, has_rfactor
+from ..analysis.own_stages import has_rfactor, parts_added, sums_over_several
 from ..pipeline.steps import by_copy_engine
 from .box_store import PLACES, ROWS
 from .float_parts import PARTS
@@ -119,9 +119,7 @@ def products(sketch: State) -> tuple[Product, ...]:
             extents = rows.extent, columns.extent, terms.extent
             shared = _shared(sketch, k, "a"), _shared(sketch, k, "b")
             whole, beside = has_rfactor(sketch, k), _beside(sketch, k, attach)
-            several = len([n for n in extents_of(sketch.ops[k])[len(sketch.ops[k].axis) :] if n > 1]) > 1
-            of_blocks = len(sketch.ops[k].axis) > len(sketch.ops[attach.stage].axis)
-            parts = extents_of(sketch.ops[k])[0] if of_blocks else 1
+            several, parts = sums_over_several(sketch.ops[k]), parts_added(sketch, k)
             out.append(Product(k, storage.op, shared, (m, n, t), extents, whole, beside, several, parts))
     return tuple(out)
 
