@@ -6,7 +6,8 @@ Three lists say what happens to an operator:
 
     allow    products: factors in 16 bits, sums in float32
     follow   computed in float32, or only moved; the result may be stored in 16 bits where an argument is
-    deny     all others (softmax, norms, reductions, functions): computed in float32, and stored so
+    deny     all others (softmax, norms, reductions, functions): computed in float32, and stored so, but for what
+             products and their followers alone read
 
 A value that follows from a product is rounded where it is stored for products, for what only moves elements, or for
 several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  One
