@@ -78,13 +78,14 @@ class Dag:
     def _has_reuse(self, k: int) -> bool:
         """`HasDataReuse`: whether multi-level tiles pay, as inputs are read again and again."""
         op = self.ops[k]
-        if op.body is None or SIMPLIFY in dict(op.attrs):
-            return False
-        missing = 0
-        for tuples in self.reads[k].values():
-            used = {v for indices in tuples for e in indices for v in walk(e) if isinstance(v, Axis)}
-            missing += any(v.extent > 1 and v not in used for v in op.axes)
-        return missing >= 2 or (missing >= 1 and bool(op.reduce_axes))
+        long = {v for v in op.axes if v.extent > 1}
+        missing = sum(not long <= used for p in self.reads[k] for used in self.places_read(k, p))
+        pays = missing >= 2 or (missing >= 1 and bool(op.reduce_axes))
+        return pays and op.body is not None and SIMPLIFY not in dict(op.attrs)
+
+    def places_read(self, k: int, p: int) -> set[frozenset[Expr]]:
+        """The axes in each index tuple: two sets for the `x` of `x[i, r] * x[j, r]`."""
+        return {frozenset(v for e in i for v in walk(e) if isinstance(v, Axis)) for i in self.reads[k][p]}
 
     def common_outer(self, k: int, target: int) -> list[int]:
         """On each way from `k` to its consumer `target`, how many leading axes of all go over the same points."""

@@ -119,7 +119,7 @@ def cache_read(machine: Machine, state: State, k: int) -> Applied | None:
     """Rule 5 for what a tiled stage reads: a copy in shared memory for each iteration of its outer reduction loops."""
     readers, dag = consumers(state, k), state.dag
     reductions = [r for r in readers if dag.tiled[r] and state.ops[r].reduce_axes and not crosses_threads(state, r)]
-    fetching = [r for r in reductions if k in dag.reads[r]]
+    fetching = [r for r in reductions if k in dag.reads[r] and len(dag.places_read(r, k)) == 1]
     if not fetching or fetching[0] != readers[0]:
         return None
     for inserted, r in enumerate(fetching):

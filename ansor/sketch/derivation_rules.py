@@ -133,7 +133,8 @@ class AddCacheRead:
     paper: ClassVar[str] = "Rule 5 for inputs: cache reads in shared memory (GPU, appendix)."
     departs: ClassVar[str] = (
         "Only consumers that are tiled reductions and read the stage directly get a cache; TVM stops with an error "
-        "when the first one is and another is not.  An operation with several outputs gets none either."
+        "when the first one is and another is not.  None either has an operation with several outputs, or one that is "
+        "read at two places (`x[i, r] * x[j, r]`, which TVM does not tile): one cache would hold all between them."
     )
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
@@ -153,7 +154,7 @@ class AddCacheRead:
 def _fetches(state: State, k: int, reader: int) -> bool:
     if not needs_tiling(state, reader) or has_cross_thread_reduction(state, reader):
         return False
-    return bool(state.stages[reader].op.reduce_axis) and k in state.access.read_from[reader]
+    return bool(state.stages[reader].op.reduce_axis) and len(state.access.places_read(reader, k)) == 1
 
 
 class AddCacheWrite:

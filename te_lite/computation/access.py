@@ -131,11 +131,14 @@ class AccessInfo:
         op = self.ops[k]
         if isinstance(op, PlaceholderOp) or CONST_INDICES in op.attrs or op.scans:
             return False
-        missing = 0
-        for accesses in self.read_from[k].values():
-            used = {v for indices in accesses for e in indices for v in free_vars(e)}
-            missing += any(isinstance(v.extent, int) and v.extent > 1 and v not in used for v in op.axis)
+        long = {v for v in op.axis if isinstance(v.extent, int) and v.extent > 1}
+        missing = sum(not long <= used for producer in self.read_from[k] for used in self.places_read(k, producer))
         return missing >= 2 or (missing >= 1 and bool(op.reduce_axis))
+
+    def places_read(self, k: int, producer: int) -> set[frozenset[Var]]:
+        """The axes in the indices of each read; `x[i, r] * x[j, r]` reads `x` at two places, a window at one."""
+        reads = self.read_from[k].get(producer, ())
+        return {frozenset(v for e in indices for v in free_vars(e)) for indices in reads}
 
     def num_common_outer(self, k: int, producer: int) -> int:
         """How many leading axes of `k` and `producer` iterate the same space point by point."""
@@ -144,9 +147,8 @@ class AccessInfo:
             op, source = self.compute(k), self.ops[producer]
             count = 0
             for d in range(min(len(op.shape), len(source.shape))):
-                if op.shape[d] != source.shape[d]:
-                    break
-                if any(const_shift_of(r[d], op.axis) != d for r in self.read_from[k][producer]):
+                shifted = any(const_shift_of(r[d], op.axis) != d for r in self.read_from[k][producer])
+                if shifted or op.shape[d] != source.shape[d]:
                     break
                 count += 1
             self._common_outer[key] = count

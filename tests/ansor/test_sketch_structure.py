@@ -230,6 +230,20 @@ def test_only_tiled_readers_get_a_shared_copy() -> None:
     assert [st.op.name for st in s.stages].count("A.shared") == 1
 
 
+def gram(count: int, width: int) -> list[Tensor]:
+    x, r = te.placeholder((count, width), name="X"), te.reduce_axis((0, width), name="r")
+    return [x, te.compute((count, count), lambda i, j: te.sum(x[i, r] * x[j, r], axis=r), name="G")]
+
+
+def test_rows_of_one_matrix_that_are_multiplied_are_reused() -> None:
+    assert [is_tiled(s.stages[-1]) for s in sketches(gram(64, 32), "c")] == [True] * 3
+    (found,) = sketches(gram(64, 32), "cuda")
+    assert is_tiled(found.stages[-1]) and not has_cache_read(found, 0), "a copy would hold all rows from i to j"
+    twice = te.placeholder((64, 64), name="X")
+    point = te.compute((64, 64), lambda i, j: twice[i, j] + twice[i, 0] * twice[i, 0], name="point")
+    assert not any(is_tiled(s.stages[-1]) for s in nonempty(sketches([twice, point], "c")))
+
+
 def test_no_threads_inside_a_shared_copy() -> None:
     """In attention the only consumer of the softmax's sums is the shared copy of its output."""
     for s in nonempty(sketches(dag_of("attention"), "cuda")):

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import te_lite as te
 from ansor.sketch import generate_sketches as engine_sketches
 from mini_ansor.__main__ import step_from_json, step_to_json, total_flops
 from mini_ansor.program import StepError
 from mini_ansor.sketch import generate_sketches
+from te_lite import ComputeDAG
 from te_lite.schedule.state import State
 from tests.amount import some
 from tests.ansor.test_sketch_golden import GOLDEN, TARGETS
@@ -65,6 +67,15 @@ def test_golden_programs_have_the_same_steps_bounds_and_features(entry: dict[str
             # its numbers, takes it for one that may, and misses that reuse.
             differ = {column for column in differ if "reuse" not in column}
         assert differ == set()
+
+
+@pytest.mark.parametrize("target", MACHINES)
+def test_rows_of_one_matrix_have_the_same_sketches(target: str) -> None:
+    x, k = te.placeholder((24, 20), name="X"), te.reduce_axis((0, 20), name="k")
+    dag = ComputeDAG([x, te.compute((24, 24), lambda i, j: te.sum(x[i, k] * x[j, k], axis=k), name="G")])
+    sketches = engine_sketches(dag, target, HARDWARE[target])
+    ours = [list(map(step_to_json, s.steps)) for s in generate_sketches(mini_args(dag), MACHINES[target])]
+    assert ours == [steps_of(s) for s in sketches] and all(len(steps) > 2 for steps in ours)
 
 
 @pytest.mark.parametrize("target", MACHINES)
