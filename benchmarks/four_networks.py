@@ -6,8 +6,9 @@
 The models are those of `plain_networks.py`, at the batches given there.  `--trials` are programs a task, on average, in
 at most so many `--seconds` a network; tuning goes on where a log in the folder ends.  PyTorch runs in float16, images
 in channels last, compiled by default settings and, with `--most`, by `max-autotune`, each in a CUDA graph; ours takes
-turns with it.  Both results are compared with PyTorch's own in float32.  With `--target c` all of this is done on the
-processor, to try the script.
+turns with it.  All results are compared with PyTorch's own in float32; ours may be off by `OWN_ERRORS` times what
+PyTorch's eager float16 is off (a random ResNet-50 is off by 2.5e-2 of the largest result when its weights and pictures
+are rounded to float16 and nothing else is).  With `--target c` all of this is done on the processor, to try the script.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from benchmarks.torch_network import seconds_per_call
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.tuning.network import Network, in_precision
 from relay_lite.tuning.network_times import NetworkTimes, network_times, total_text
-from relay_lite.tuning.tune_network import ROUND, TOLERANCE, compile_best, largest_difference, tune
+from relay_lite.tuning.tune_network import ROUND, compile_best, largest_difference, tune
 
 PRECISION, PROFILED = "fp16", 10
+OWN_ERRORS, LEAST_LIMIT, MOST_LIMIT = 2.0, 2e-3, 1e-1
+"""Our error may be so many times that of PyTorch's float16, or the least limit, and never more than the last."""
 MODES = {"compiled": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
@@ -78,30 +81,39 @@ def printed(times: NetworkTimes, most: int) -> list[list[Any]]:
     return rows
 
 
+def limit_of(own: float) -> float:
+    """How far our results may be off where PyTorch's own in float16 are off by `own`."""
+    return min(max(OWN_ERRORS * own, LEAST_LIMIT), MOST_LIMIT)
+
+
 def beside(torch: Any, options: Any, model: Any, inputs: tuple[Any, ...], module: GraphModule) -> dict[str, Any]:
     """Microseconds of both in turns, and the errors of their results."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     (x,), theirs = inputs, copy.deepcopy(model).to(device)
     with torch.no_grad():
         want = theirs(x.to(device)).cpu().numpy()
-    module.run()  # kernels that were timed one by one have written over what they read
-    figures: dict[str, Any] = {"error": largest_difference(module.get_output(0).numpy(), want), "ours_us": []}
-    assert figures["error"] <= TOLERANCE[PRECISION], f"our result is off by {figures['error']:.1e}"
     last = x.ndim == IMAGE_RANK
     layout = torch.channels_last if last else torch.contiguous_format
     theirs = theirs.to(torch.float16, memory_format=layout)
     given = x.to(device, torch.float16).contiguous(memory_format=layout) if last else x.to(device)
+    with torch.no_grad():
+        own = largest_difference(theirs(given).float().cpu().numpy(), want)
+    module.run()  # kernels that were timed one by one have written over what they read
+    error = largest_difference(module.get_output(0).numpy(), want)
+    assert error <= limit_of(own), f"our result is off by {error:.1e}, PyTorch's in float16 by {own:.1e}"
+    figures: dict[str, Any] = {"error": error, "own_error": own, "ours_us": []}
     for mode in [*MODES][: 1 + options.most]:
         torch.compiler.reset()
         run = torch.compile(theirs, mode=MODES[mode])
         start = time.perf_counter()
         with torch.no_grad():
             replay, result = captured(torch, partial(run, given))
-        error, seconds = largest_difference(result.float().cpu().numpy(), want), time.perf_counter() - start
+        off, seconds = largest_difference(result.float().cpu().numpy(), want), time.perf_counter() - start
         for _ in range(2):
             figures["ours_us"].append(1e6 * float(module.benchmark(repeat=1, min_repeat_ms=200).median))
             figures.setdefault(f"{mode}_us", []).append(1e6 * seconds_per_call(torch, replay))
-        print(f"{mode}: {figures[f'{mode}_us']} us, ours {figures['ours_us']}, error {error:.1e}, {seconds:.0f} s")
+        print(f"{mode}: {figures[f'{mode}_us']} us, ours {figures['ours_us']}, {seconds:.0f} s")
+        print(f"errors: compiled {off:.1e}, eager in float16 {own:.1e}, ours {error:.1e}")
         best = min(statistics.median(figures[f"{m}_us"]) for m in MODES if f"{m}_us" in figures)
         figures["ratio"] = statistics.median(figures["ours_us"]) / best
     return figures
