@@ -15,6 +15,7 @@ from typing import Any
 
 from ...ir.nodes import Call, Expr
 from ...ir.op_registry import OpPattern, get
+from ...ir.visit import is_op
 
 ALONG_LAST = ("mean", "sum", "max", "min")
 BINARY = ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum")
@@ -25,12 +26,14 @@ Make = Callable[..., Expr]
 def before_reshape(make: Make, name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> Expr | None:
     """The call `make(name, *args, **attrs)` moved in front of the reshape that it reads; None when it cannot be.
 
-    A reshape is passed when it keeps the last axis and adds others, so that it only groups rows.
+    A reshape is passed when it keeps the last axis and adds others, so that it only groups rows.  A norm is one of the
+    rows of a matrix in any case, for what multiplies it then reads it without a reshape.
     """
-    if not args or not any(_is_rows(a) for a in args):
+    if name == "nn.layer_norm" and len(args[0].shape) > 2 and attrs["axis"] in (-1, len(args[0].shape) - 1):
+        rows = make("reshape", args[0], newshape=(prod(args[0].shape[:-1]), args[0].shape[-1]))
+        return _behind(make, args[0], make(name, rows, *args[1:], **{**attrs, "axis": -1}))
+    if not any(_is_rows(a) for a in args):
         return None
-    if name == "nn.layer_norm" and attrs["axis"] in (-1, len(args[0].shape) - 1) and _is_rows(args[0]):
-        return _behind(make, args[0], make(name, _source(args[0]), *args[1:], **{**attrs, "axis": -1}))
     if name in ALONG_LAST and attrs["keepdims"] and attrs["axis"] == (len(args[0].shape) - 1,):
         inner = _source(args[0])
         return _behind(make, args[0], make(name, inner, **{**attrs, "axis": (len(inner.shape) - 1,)}))
@@ -43,10 +46,7 @@ def before_reshape(make: Make, name: str, args: Sequence[Expr], attrs: Mapping[s
 
 def _is_rows(x: Expr) -> bool:
     """Whether `x` is a reshape that splits the rows of a matrix over more axes and keeps the last axis."""
-    if not (isinstance(x, Call) and x.op.name == "reshape"):
-        return False
-    inner = x.args[0].shape
-    return 2 <= len(inner) < len(x.shape) and inner[-1] == x.shape[-1]
+    return is_op(x, "reshape") and 2 <= len(x.args[0].shape) < len(x.shape) and x.args[0].shape[-1] == x.shape[-1]
 
 
 def _source(x: Expr) -> Expr:
