@@ -54,8 +54,9 @@ RING_L2, SECTOR, CLUSTERED = 8800, 32, 1200
 """Bytes that L2 gives all rings in one cycle, half of that where rows begin within a sector; cycles of a launch of
 clusters.  These and the figures of parts were fitted to 157 rings of nine products on an H200: the fastest one is among
 the first four of each."""
-
-
+CHAINED = 2.4
+"""How much longer products of single warps take where one multiplies what the other gives, as in attention, than in
+turns: what is between them holds them up.  The median of ten programs of two attentions on an H200 (2.2 to 3.1)."""
 MEETINGS, SENT_BYTES = 3500, 24
 """Cycles of a launch of clusters, and of their meetings, that add up parts; bytes that a multiprocessor reads in one
 from the shared memory of others."""
@@ -117,14 +118,12 @@ def fragments_of(nests: Sequence[Nest]) -> list[Fragments]:
 
 def product_cycles(held: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
     """Busy and alone cycles of one block of the sums among the fragments of a kernel; 0 for none."""
-    busy: Any = 0.0
-    alone: Any = 0.0
-    for sums in [x for x in held if x.storage.operand == "d" and x.nest.stage.op.reduce_axis]:
-        attach = [x for x in held if x.nest.stage.attach is not None and x.nest.stage.attach.stage == sums.nest.k]
-        attach = [x for x in attach if x.storage.operand in ("a", "b")]
-        more, longer = _of_sums(sums, attach, machine)
-        busy, alone = busy + more, alone + longer
-    return busy, alone
+    attached = [(x, x.nest.stage.attach.stage) for x in held if x.nest.stage.attach is not None]
+    parts = [(x, stage) for x, stage in attached if x.storage.operand in ("a", "b")]
+    every = [x for x in held if x.storage.operand == "d" and x.nest.stage.op.reduce_axis]
+    costs = [_of_sums(x, [part for part, stage in parts if stage == x.nest.k], machine) for x in every]
+    slower = CHAINED if len(every) > 1 and not any(_in_ring(x.nest) for x in every) else 1.0
+    return slower * sum([busy for busy, _ in costs], 0.0), slower * sum([alone for _, alone in costs], 0.0)
 
 
 def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
