@@ -9,7 +9,7 @@
 Two boxes of a group are in shared memory, one of which is stored while the other one is filled.  Where lines do not
 divide the columns, the last box begins earlier, and some columns are stored twice, if they depend on registers and
 smaller arrays only.  What lies beyond the edge of the result is not stored, and must be just what the kernel does not
-store.
+store.  Where columns of the product are rows of C, a box has its 64 rows as columns, and each value a place of its own.
 """
 
 from __future__ import annotations
@@ -41,17 +41,29 @@ LEAST_LINE = 64
 @dataclass(frozen=True)
 class Group:
     """Groups of warps: the number of a warp and of a lane, how many groups there are, the variables of loops `around`
-    all their work, and whether that `repeats` for several parts of the result."""
+    all their work, and whether that `repeats` for several parts of the result; the number of the group itself where
+    each computes a part alone, in `turn`."""
 
     warp: Var
     lane: Var
     count: int
     around: frozenset[Var]
     repeats: bool
+    turn: Var | None = None
+
+    @property
+    def of_part(self) -> Expr:
+        """The number of a group among those that compute the same part."""
+        return binary("//", self.warp, WARPS)
 
     @property
     def number(self) -> Expr:
-        return binary("//", self.warp, WARPS)
+        return self.of_part if self.turn is None else self.turn
+
+    @property
+    def places(self) -> int:
+        """The boxes of a group in shared memory: of two that compute parts in turns each has one."""
+        return PLACES if self.turn is None else 1
 
     def once(self, s: Stmt) -> Stmt:
         """What one thread of each group does."""
@@ -78,6 +90,11 @@ class Epilogue:
         return TILE * self.across.extent
 
     @property
+    def turned(self) -> bool:
+        """Whether columns of the product are rows of the array: neighbours are of two rows then."""
+        return self.pair.kind is not ForKind.VECTORIZED
+
+    @property
     def is_alone(self) -> bool:
         """Whether values are of registers only."""
         return all(b.storage == "local" for b in _read(self.store.value))
@@ -98,7 +115,8 @@ def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] |
     if found is None or box is None:
         return None
     store, line, dtype = found.store, found.line, found.store.buffer.dtype
-    place = Buffer("boxes", dtype, (group.count * PLACES, ROWS, line), "shared")
+    rows, wide = (line, ROWS) if found.turned else (ROWS, line)
+    place = Buffer("boxes", dtype, (group.count * PLACES, rows, wide), "shared")
     count = ceildiv(found.columns, line)
     number, tile = Var("box"), Var(found.across.var.name)
     ranges.bind(number, 0, count - 1)
@@ -107,25 +125,30 @@ def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] |
     env = {found.across.var: binary("+", first_tile, tile)}
     value, *asked = [ranges.simplify(substitute(e, env)) for e in (store.value, *found.inside)]
     inside = [] if found.is_alone else asked  # what is not stored may be anything
-    own = binary("+", binary("*", group.number, PLACES), binary("%", number, PLACES))
-    left = 0 if group.repeats and count % PLACES else PLACES - 1  # the last box of the part before may be in this place
+    own = binary("+", binary("*", group.number, group.places), binary("%", number, group.places))
+    left = group.places - 1
+    left = 0 if group.repeats and count % group.places else left  # the last box of the part before may be in this place
     to = Store(place, ranges.simplify(_place(own, group, found, tile, line, dtype)), value)
-    pair = _filled(found.pair, to, inside)
+    pair = _filled(found, to, inside)
     fill = For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
     first = ranges.simplify(binary("*", own, ROWS * line))
-    at = [*box.start[:-1], ranges.simplify(binary("+", box.start[-1], binary("*", first_tile, TILE)))]
-    box = replace(box, start=(), extents=(*box.extents[:-1], line))
-    stored = BoxStore(f"box_store_{len(at)}d", (BufferLoad(place, first), *at[::-1]), box=box)
+    at, extents, axis = list(box.start), list(box.extents), -1
+    if found.turned:
+        axis = box.extents.index(found.columns)
+    at[axis], extents[axis] = ranges.simplify(binary("+", at[axis], binary("*", first_tile, TILE))), line
+    box = replace(box, start=(), extents=tuple(extents))
+    stored = BoxStore(f"box_store_{len(at)}d", (BufferLoad(place, first), *at[::-1]), box=box, turned=found.turned)
     meet = RingCall("group_meets", (group.number,))
     body = seq(group.once(RingCall("boxes_read", (), left)), meet, fill, meet, group.once(stored))
     return For(number, count, ForKind.UNROLLED, body), place
 
 
-def _filled(pair: For, to: Store, inside: Sequence[Expr]) -> Stmt:
+def _filled(found: Epilogue, to: Store, inside: Sequence[Expr]) -> Stmt:
     """Two neighbours put into a box where `inside` holds; floats that become 16 bits are rounded together."""
-    value = rounded_value(to.value)
+    value, pair = None if found.turned else rounded_value(to.value), found.pair
     if value is None:
-        return replace(pair, body=If(logical_and(*inside), to) if inside else to)
+        kind = ForKind.UNROLLED if found.turned else pair.kind
+        return replace(pair, kind=kind, body=If(logical_and(*inside), to) if inside else to)
     two = Buffer("two", "float32", (pair.extent,), "local")
     kept: Stmt = Store(two, pair.var, value)
     if inside:
@@ -146,8 +169,9 @@ def _epilogue(s: Stmt) -> Epilogue | None:
     if not isinstance(store, Store) or store.buffer.storage != "global" or len(loops) != 3:
         return None
     found = Epilogue(loops[0], loops[1], loops[2], tuple(inside), store)
-    whole = (found.down.extent, found.pair.extent, found.pair.kind) == (2, 2, ForKind.VECTORIZED)
-    return found if whole and found.line * BYTES[store.buffer.dtype] >= LEAST_LINE else None
+    line = BYTES[store.buffer.dtype] * (ROWS if found.turned else found.line)
+    whole = (found.down.extent, found.pair.extent) == (2, 2) and LEAST_LINE <= line <= GROUP_ROW_BYTES
+    return found if whole else None
 
 
 def _box(found: Epilogue, group: Group, ranges: Simplifier) -> Box | None:
@@ -163,11 +187,14 @@ def _box(found: Epilogue, group: Group, ranges: Simplifier) -> Box | None:
         found.pair.var: binary("%", column, 2),
     }
     index, *inside = [ranges.simplify(substitute(e, env)) for e in (found.store.index, *found.inside)]
-    loops = {row: ROWS, column: found.columns}
-    box = box_of(Copy.of(found.store.buffer, index, inside, loops, ranges), group.around)
+    loops = {column: found.columns, row: ROWS} if found.turned else {row: ROWS, column: found.columns}
+    copy = Copy.of(found.store.buffer, index, inside, loops, ranges)
+    box = box_of(copy, group.around)
     if box is None or not can_be_told(box):
         return None
-    start = [ranges.simplify(substitute(x, {number: group.number})) for x in box.start]
+    if found.turned and not ((row, 1) in copy.terms and found.columns in box.extents[:-1]):
+        return None
+    start = [ranges.simplify(substitute(x, {number: group.of_part})) for x in box.start]
     return replace(box, start=tuple(start))
 
 
@@ -176,6 +203,8 @@ def _place(own: Expr, group: Group, found: Epilogue, tile: Var, line: int, dtype
     row = binary("+", binary("*", binary("%", group.warp, WARPS), ROWS // WARPS), binary("//", group.lane, 4))
     row = binary("+", row, binary("*", found.down.var, TILE))
     column = binary("+", binary("*", tile, TILE), binary("*", binary("%", group.lane, 4), 2))
-    within = binary("+", binary("*", row, line), binary("+", column, found.pair.var))
-    swizzled = Swizzle.of_rows("boxes", line, BYTES[dtype]).place(within, index_xor)
+    column = binary("+", column, found.pair.var)
+    row, column, wide = (column, row, ROWS) if found.turned else (row, column, line)
+    within = binary("+", binary("*", row, wide), column)
+    swizzled = Swizzle.of_rows("boxes", wide, BYTES[dtype]).place(within, index_xor)
     return binary("+", binary("*", own, ROWS * line), as_expr(swizzled))

@@ -237,9 +237,11 @@ class RingCall(Instruction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxStore(RingCall):
-    """One that stores a box, the first of whose arguments is there; `result` is what it stores to."""
+    """One that stores a box, the first of whose arguments is there; `result` is what it stores to.  A `turned` one has
+    columns of the product as its rows."""
 
     results: ClassVar[tuple[str, ...]] = ("result",)
+    turned: bool = False
 
     @property
     def result(self) -> BufferLoad:

@@ -49,9 +49,9 @@ class Counted:
     right: int
 
     @classmethod
-    def of(cls, places: np.ndarray, buffer: Buffer) -> Counted | None:
+    def of(cls, places: np.ndarray, view: tuple[int, ...]) -> Counted | None:
         """Those that stand in so many places from the first pixel of all on, by block and row."""
-        images, height, width, _ = buffer.shape
+        images, height, width, _ = view
         area = height * width
         first = np.unique(places[(places >= 0) & (places < area)])
         whole = [np.unique(first // width), np.unique(first % width)]
@@ -67,13 +67,13 @@ class Counted:
         counted = number // (lines * columns) * area + line * down * width + column * right
         return cls(line, column, inside, lines, columns, down, right) if (counted == places)[inside].all() else None
 
-    def box(self, copy: Copy, places: Box, first: Expr) -> Box:
+    def box(self, copy: Copy, view: tuple[int, ...], places: Box, first: Expr) -> Box:
         """The box of a copy whose windows begin at pixel `first`, with the places in them."""
         rows, columns = copy.loops.values()
         steps = 1, self.down, self.right, 1
         pixels = Pixels(self.lines, self.columns)
         start = first, *places.start
-        return Box(copy.buffer, copy.buffer.shape, start, (rows, 1, 1, columns), steps, pixels=pixels)
+        return Box(copy.buffer, view, start, (rows, 1, 1, columns), steps, pixels=pixels)
 
     def sides(self, at: tuple[Var, Var]) -> list[tuple[Var, np.ndarray, int]]:
         """The lines and columns of all pixels, what they are called, and how far apart they are."""
@@ -121,15 +121,19 @@ class PixelBoxes:
 
     def box(self, copy: Copy) -> Box | None:
         """The pixels that a copy fetches; None where it does not."""
-        if len(copy.loops) != 2 or len(copy.buffer.shape) != 4:
+        if len(copy.loops) != 2:
             return None
         row, column = copy.loops
         channels = copy.buffer.shape[-1]
         own, rest = self._parts(row, copy.terms)
         rest += [(e, f) for e, f in own if f % channels]
         places = [(e, f // channels) for e, f in own if f % channels == 0]
-        counted = self._counted(copy, row, places)
-        if counted is None or any(row in free_vars(e) for e, _ in rest):
+        view = _view(copy.buffer.shape, places)
+        if view is not None and view != copy.buffer.shape:  # a block may have a head of its own
+            heads = [(e, f) for e, f in places if row not in free_vars(e) and _is_line(e, f, view, copy.wide)]
+            places, rest = [x for x in places if x not in heads], rest + [(e, f * channels) for e, f in heads]
+        counted = None if view is None else self._counted(copy, view, row, places)
+        if view is None or counted is None or any(row in free_vars(e) for e, _ in rest):
             return None
         at = Var("line"), Var("column")
         for var, n in zip(at, (counted.lines, counted.columns), strict=True):
@@ -138,16 +142,16 @@ class PixelBoxes:
         given = self._told(copy, row, counted, at)
         left = replace(copy, loops={column: copy.loops[column]}, terms=tuple(rest), given=tuple(given or ()))
         rows = [binary("*", var, step) for var, step in zip(at, (counted.down, counted.right), strict=True)]
-        box = None if given is None else next(boxes_in(left, copy.buffer.shape[1:], rows=rows), None)
+        box = None if given is None else next(boxes_in(left, view[1:], rows=rows), None)
         first = copy.wide.simplify(substitute(sum_of(places), {row: as_expr(0)}))
-        return None if box is None else counted.box(copy, box, first)
+        return None if box is None else counted.box(copy, view, box, first)
 
-    def _counted(self, copy: Copy, row: Var, places: Terms) -> Counted | None:
+    def _counted(self, copy: Copy, view: tuple[int, ...], row: Var, places: Terms) -> Counted | None:
         """What is counted, if pixels in these places are."""
         key = str(sum_of(places)), copy.buffer
         if key not in self.counted:
             values = self._values(places, copy, row) if places else None
-            self.counted[key] = None if values is None else Counted.of(values, copy.buffer)
+            self.counted[key] = None if values is None else Counted.of(values, view)
         return self.counted[key]
 
     def _values(self, terms: Terms, copy: Copy, row: Var) -> np.ndarray:
@@ -185,6 +189,22 @@ class PixelBoxes:
             out += [c] if others else found  # blocks of a further part of the terms, which only their bounds know
             there = there & (others | holds)
         return asked(out, copy.ranges) if (there == counted.inside).all() else None
+
+
+def _view(shape: tuple[int, ...], places: Terms) -> tuple[int, ...] | None:
+    """Images of lines of pixels, with channels; of a shape [heads of all texts, tokens, channels] a head is a line, and
+    a text, whose tokens are counted, as many lines as it has heads."""
+    if len(shape) != 3:
+        return shape if len(shape) == 4 else None
+    found = [f // shape[1] for _, f in places if f % shape[1] == 0 and shape[0] % (f // shape[1]) == 0]
+    return (shape[0] // found[0], found[0], *shape[1:]) if found else None
+
+
+def _is_line(e: Expr, factor: int, view: tuple[int, ...], ranges: Simplifier) -> bool:
+    """Whether a term, so many times an expression, is a line of one image."""
+    low, high = ranges.bounds(e)
+    inside = low is not None and high is not None and low >= 0 and high * factor < view[1] * view[2]
+    return factor % view[2] == 0 and inside
 
 
 def told(box: Box, ranges: Simplifier) -> tuple[Box, list[Expr], list[Expr]]:

@@ -11,8 +11,10 @@ This is how a pipeline is written whose tiles are copied by one thread, as boxes
 the warps that are through with it: each warp of a group waits for its own part of a product, and may be ahead of the
 others.  A barrier opens once every S iterations, in phase t / S, of which a waiting thread names the parity.  A product
 goes on while the next one begins, so a tile is released an iteration later.  If a block computes several parts of the
-result in a loop, t goes on from one to the next, and tiles of the next part arrive during the epilogue.  Floats are
-rounded to the nearest TF32 number on their way where the product reads them so (`mma_meaning.py`).
+result in a loop, t goes on from one to the next, and tiles of the next part arrive during the epilogue.  Where one
+group would compute them there are two, which take turns: one stores the results of a part while the other one
+multiplies the next (`ring_turns.py`).  Floats are rounded to the nearest TF32 number on their way where the product
+reads them so (`mma_meaning.py`).
 
 Two or four blocks along blockIdx.y are a cluster of the hardware if a tile is the same for all of them: each fetches
 its share of the rows into the shared memory of all, so the tile comes from L2 once.  It is empty when the warps of all
@@ -45,15 +47,16 @@ from te_lite.expr.expr import (
     select,
 )
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import free_vars, substitute, transform
+from te_lite.expr.visit import free_vars, substitute
 from te_lite.loops.stmt import Buffer, For, If, Stmt, Store, allocated, map_exprs, seq, stmts_of
 
 from .box_store import Group, in_boxes
 from .copy_boxes import Box
 from .instructions import BoxStore, RingCall, numbered
 from .mma import WARPS
-from .ring_fetches import boxes_of, bytes_of, fetch_at, in_tile
+from .ring_fetches import boxes_of, bytes_of, fetch_at
 from .ring_parts import Pipe, guards_of, pipe_of
+from .ring_turns import Turns
 from .split_ring import Shares
 from .swizzle import line_of
 from .tile_copies import Fetch, size_of
@@ -120,8 +123,23 @@ class _Ring:
     def group(self) -> Group:
         around = {loop.var for tag, loop in self.nest.loops.items() if tag in BLOCKS}
         around |= set() if self.pipe.part is None else {self.pipe.part.var}
-        lane = self.nest.loops["threadIdx.x"].var
-        return Group(self.warp, lane, self.warps // WARPS, frozenset(around), self.pipe.part is not None)
+        lane, turn = self.nest.loops["threadIdx.x"].var, Var("turn") if self.in_turns else None
+        if turn is not None:
+            self.ranges.bind(turn, 0, 1)
+        return Group(self.warp, lane, self.warps // WARPS, frozenset(around), self.pipe.part is not None, turn)
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether there is a second group, and each computes every other part: one stores results meanwhile."""
+        return self.pipe.part is not None and self.warps == WARPS and not self.pipe.added
+
+    @property
+    def groups(self) -> int:
+        return 2 if self.in_turns else self.group.count
+
+    @cached_property
+    def turns(self) -> Turns:
+        return Turns(self.pipe, self.group, self.ranges)
 
     @cached_property
     def guards(self) -> list[Expr]:
@@ -156,6 +174,7 @@ class _Ring:
         tiles = [*[f.tile for f in self.pipe.fetches if f.tile is not b], b]
         if (len(tiles), len(axes)) != (2, 2):
             return {}
+        tiles = tiles[::-1] if stored[0].turned else tiles
         return {tile: (starts[d], box.view[d]) for tile, d in zip(tiles, axes, strict=True)}
 
     def _of_all(self, guards: Sequence[Expr]) -> list[Expr]:
@@ -179,32 +198,35 @@ class _Ring:
     def nest_in_roles(self) -> KernelNest:
         """The same kernel, with one group of warps more."""
         pipe, group = self.pipe, self.group
-        barriers = Buffer("barriers", "int64", (2 * pipe.tiles,), "shared")
+        turns, counted = self.turns, self.turns.counted or ()
         last, boxes = self.stored
         own = [c for c in self.guards if self.cluster is not None and self.cluster.var in free_vars(c)]
         between = [*[c for c in self.guards if not self._lasts(c)], *[c for c in own if self._lasts(c)]]
         last = If(logical_and(*between), last) if between else last
         if self.shares is not None:
             last = seq(self.shares.added(pipe.product.b.buffer, self.warps * LANES), last)
-        many = group.count == 2 and pipe.sums > MANY_SUMS
+        many = self.groups == 2 and pipe.sums > MANY_SUMS
         roles = [
-            self._role(self._produced(barriers), "registers_less", FEW_REGISTERS if many else 0),
-            self._role(self._consumed(barriers, last), "registers_more", MANY_REGISTERS if many else 0),
+            self._role(self._produced(), "registers_less", FEW_REGISTERS if many else 0),
+            self._role(self._consumed(last), "registers_more", MANY_REGISTERS if many else 0, self.in_turns),
         ]
-        produces = compare(">=", self.warp, self.warps)
+        threads = self.groups * WARPS
+        produces = compare(">=", self.warp, threads)
         ended = [] if boxes is None else [group.once(RingCall("boxes_read", (), 0))]
         blocks = 1 if self.cluster is None else self.cluster.extent
-        given = BufferLoad(barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(self.warps * blocks)
-        opened = RingCall("ring_open" if self.cluster is None else "cluster_open", given)
+        given = BufferLoad(turns.barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(self.warps * blocks)
+        opened: Stmt = RingCall("ring_open" if self.cluster is None else "cluster_open", given)
         closed = [] if self.cluster is None and self.shares is None else [RingCall("cluster_close", ())]
-        consumes = If(compare("<", self.warp, self.warps), seq(*self._cleared(), roles[1], *ended))
-        first = [Store(b, as_expr(0), as_expr(0)) for b in self.counted or ()]
+        work = turns.of_group(seq(*self._cleared(), roles[1], *ended))
+        consumes = If(compare("<", self.warp, threads), work)
+        first = [Store(b, as_expr(0), as_expr(0)) for b in counted]
+        opened = seq(RingCall("turn_open", (turns.next_part,)), opened) if self.in_turns else opened
         body = seq(opened, *first, If(produces, roles[0]), consumes, *closed)
-        held = [*pipe.held, barriers, *(self.counted or ()), *([boxes] if boxes is not None else [])]
-        loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=self.warps + WARPS)}
+        held = [*pipe.held, turns.barriers, *counted, *([boxes] if boxes is not None else [])]
+        loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=threads + WARPS)}
         return KernelNest(loops, allocated(held, numbered(body)))
 
-    def _role(self, body: Stmt, share: str, registers: int) -> Stmt:
+    def _role(self, body: Stmt, share: str, registers: int, in_turns: bool = False) -> Stmt:
         """What threads of a role do, for each part of the result up to the last one that there is.
 
         A part in between that is left out has its turns, too: barriers count them.
@@ -212,80 +234,22 @@ class _Ring:
         lasting = self._of_all([c for c in self.guards if self._lasts(c)])
         part, work = self.pipe.part, If(logical_and(*lasting), body) if lasting else body
         inner = work if part is None else replace(part, body=work)
+        if part is not None and in_turns:
+            inner = self.turns.every_other(part, work)
         return seq(*([RingCall(share, (), registers)] if registers else []), inner)
 
-    @cached_property
-    def counted(self) -> tuple[Buffer, Buffer] | None:
-        """Where a thread counts the tile of an iteration, and the parity of its phase, if the number of tiles is no
-        power of two; else they are digits of the number of the iteration."""
-        if self.pipe.tiles & (self.pipe.tiles - 1) == 0:
-            return None
-        return Buffer("tile", "int32", (1,), "local"), Buffer("phase", "int32", (1,), "local")
-
-    @property
-    def _turn(self) -> Expr:
-        """The number of an iteration among those of all parts."""
-        turn, part = self.pipe.loop.var, self.pipe.part
-        return turn if part is None else binary("+", binary("*", part.var, self.pipe.loop.extent), turn)
-
-    @property
-    def _tile(self) -> Expr:
-        """The tile of an iteration."""
-        if self.counted is None:
-            return binary("%", self._turn, self.pipe.tiles)
-        return BufferLoad(self.counted[0], as_expr(0))
-
-    @property
-    def _tile_before(self) -> Expr:
-        """The tile of the iteration before; of one that is counted, behind all iterations, too."""
-        last = self.pipe.tiles - 1
-        if self.counted is None:
-            return binary("%", binary("+", self._turn, last), self.pipe.tiles)
-        return select(compare("==", self._tile, 0), last, binary("-", self._tile, 1))
-
-    def _counting(self) -> list[Stmt]:
-        """The end of an iteration in which tiles are counted."""
-        if self.counted is None:
-            return []
-        (tile, phase), zero = self.counted, as_expr(0)
-        following = select(compare("==", self._tile, self.pipe.tiles - 1), 0, binary("+", self._tile, 1))
-        parity = BufferLoad(phase, zero)
-        turned = select(compare("==", self._tile, 0), binary("-", 1, parity), parity)
-        return [Store(tile, zero, following), Store(phase, zero, turned)]
-
-    def _in_turn(self, e: BufferLoad) -> BufferLoad:
-        """A place in the tile of an iteration, where iterations of all parts are counted."""
-        within, stride = in_tile(e, self.pipe.loop.var, self.ranges), (e.buffer.strides or (e.buffer.size,))[0]
-        return BufferLoad(e.buffer, self.ranges.simplify(binary("+", binary("*", self._tile, stride), within)))
-
-    def _in_tiles(self, e: Expr) -> Expr:
-        """An expression whose places in tiles are those of its turn."""
-        tiles = {f.tile for f in self.pipe.fetches}
-        return transform(e, lambda x: self._in_turn(x) if isinstance(x, BufferLoad) and x.buffer in tiles else None)
-
-    def _barrier(self, barriers: Buffer, tile: Expr, empty: bool) -> BufferLoad:
-        return BufferLoad(barriers, self.ranges.simplify(binary("+", tile, self.pipe.tiles) if empty else tile))
-
-    def _await(self, barriers: Buffer, empty: bool) -> RingCall:
-        """An empty tile is waited for from the second turn of the ring on: before, the parity is that of no phase."""
-        phase = binary("//", self._turn, self.pipe.tiles)
-        if self.counted is not None:
-            phase = BufferLoad(self.counted[1], as_expr(0))
-        parity = self.ranges.simplify(binary("%", binary("+", phase, int(empty)), 2))
-        return RingCall("ring_await", (self._barrier(barriers, self._tile, empty), parity))
-
-    def _produced(self, barriers: Buffer) -> Stmt:
+    def _produced(self) -> Stmt:
         """What the thread that fetches does for a part of the result: at the edge of an array less than inside."""
         loop, one = self.pipe.loop, compare("==", self.nest.loops["threadIdx.x"].var, 0)
         inside = logical_and(*[compare("<", start, edge) for f in self.pipe.fetches for start, edge in self._edges(f)])
-        whole, less = [replace(loop, body=self._fetched(barriers, edges)) for edges in (False, True)]
+        whole, less = [replace(loop, body=self._fetched(edges)) for edges in (False, True)]
         each = seq(If(inside, whole), If(logical_not(inside), less))
         if isinstance(inside, Const):
             each = whole if inside.value else less
-        return If(logical_and(one, compare("==", self.warp, self.warps)), each)
+        return If(logical_and(one, compare("==", self.warp, self.groups * WARPS)), each)
 
-    def _fetched(self, barriers: Buffer, edges: bool) -> Stmt:
-        full, calls, nbytes = self._barrier(barriers, self._tile, False), list[Stmt](), as_expr(0)
+    def _fetched(self, edges: bool) -> Stmt:
+        full, calls, nbytes = self.turns.barrier(self.turns.tile, False), list[Stmt](), as_expr(0)
         for f in self.pipe.fetches:
             now, size = self._now(f), bytes_of(f.tile)
             boxes: list[Stmt] = list(self._boxes(now, full))
@@ -298,13 +262,13 @@ class _Ring:
             calls += boxes
             nbytes = binary("+", nbytes, size)
         expected = RingCall("ring_expect", (full, self.ranges.simplify(nbytes)))
-        return seq(self._await(barriers, True), expected, *calls, *self._counting())
+        return seq(self.turns.wait(True), expected, *calls, *self.turns.counting())
 
     def _now(self, f: Fetch) -> Fetch:
         """A fetch as it is in its own iteration, and not ahead."""
         own = {self.pipe.loop.var: binary("-", self.pipe.loop.var, self.pipe.tiles - 1)}
         now = fetch_at(f, own, self.ranges)
-        return replace(now, first=self._in_turn(BufferLoad(f.tile, now.first)).index)
+        return replace(now, first=self.turns.placed(BufferLoad(f.tile, now.first)).index)
 
     def _edges(self, f: Fetch) -> Iterator[tuple[Expr, int]]:
         """Where a box begins, and from where on it is not whole, if it may reach beyond the edge of its array.
@@ -348,31 +312,34 @@ class _Ring:
                 size, nbytes = size_of(f.tile), BYTES[f.tile.dtype]
                 count = (f.box.view[axis] - edge) * (size // f.box.extents[axis])
                 rest = size - count
-                numbers = f.tile.shape[0], stride * nbytes, rest * nbytes, self.group.count
+                numbers = f.tile.shape[0], stride * nbytes, rest * nbytes, self.groups
                 call = RingCall("ring_clear", (BufferLoad(f.tile, as_expr(count)), *map(as_expr, numbers)))
                 calls.append(If(compare(">=", self.ranges.simplify(substitute(start, first)), edge), call))
-        return [*calls, RingCall("groups_meet", (as_expr(self.group.count),))] if calls else []
+        return [*calls, RingCall("groups_meet", (as_expr(self.groups),))] if calls else []
 
-    def _release(self, barriers: Buffer, tile: Expr) -> Stmt:
+    def _release(self, tile: Expr) -> Stmt:
         """A warp waits for its own part of a product only, so each releases a tile, in all blocks that fill it."""
-        empty, cluster = self._barrier(barriers, tile, True), self.cluster
+        empty, cluster = self.turns.barrier(tile, True), self.cluster
         call = RingCall("ring_release", (empty,))
         if cluster is not None:
             call = RingCall("cluster_release", (empty,), cluster.extent)
         return self.group.each_warp(call)
 
-    def _consumed(self, barriers: Buffer, last: Stmt) -> Stmt:
-        loop, pipe = self.pipe.loop, self.pipe
-        loads = [map_exprs(s, self._in_tiles) for s in pipe.loads]
-        product = map_exprs(replace(pipe.product, goes_on=not pipe.added), self._in_tiles)
-        before = self._release(barriers, self._tile_before)
+    def _consumed(self, last: Stmt) -> Stmt:
+        loop, pipe, turns = self.pipe.loop, self.pipe, self.turns
+        loads = [map_exprs(s, turns.in_tiles) for s in pipe.loads]
+        product = map_exprs(replace(pipe.product, goes_on=not pipe.added), turns.in_tiles)
+        before = self._release(turns.tile_before)
         if pipe.added:  # all threads of a group have their rows, and the product is waited for at once
-            meet, now = RingCall("group_meets", (self.group.number,)), self._release(barriers, self._tile)
-            work = [*loads, meet, product, now, *pipe.added, *self._counting()]
-            return seq(*pipe.clear, replace(loop, body=seq(self._await(barriers, False), *work)), last)
+            meet, now = RingCall("group_meets", (self.group.number,)), self._release(turns.tile)
+            work = [*loads, meet, product, now, *pipe.added, *turns.counting()]
+            return seq(*pipe.clear, replace(loop, body=seq(turns.wait(False), *work)), last)
         through = before
-        if self.counted is None:
+        if turns.counted is None:
             end = {loop.var: as_expr(loop.extent)}
             through = map_exprs(before, lambda e: self.ranges.simplify(substitute(e, end)))
-        body = seq(self._await(barriers, False), product, If(compare(">", loop.var, 0), before), *self._counting())
-        return seq(*pipe.clear, replace(loop, body=body), through, last)
+        body = seq(turns.wait(False), product, If(compare(">", loop.var, 0), before), *turns.counting())
+        if self.in_turns:
+            over = self.group.once(RingCall("ring_release", (turns.next_part,)))
+            body = seq(body, If(compare("==", loop.var, loop.extent - 1), over))
+        return seq(*pipe.clear, *turns.begun(), replace(loop, body=body), through, last)

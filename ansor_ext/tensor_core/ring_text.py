@@ -34,6 +34,12 @@ def _open(name: str, meet: str) -> str:
 }}"""
 
 
+_TURN_OPEN = f"""\
+// Before ring_open: a barrier at which a group says that the other one may begin.
+{_HEAD} turn_open(void *barrier) {{
+  if (threadIdx.x + threadIdx.y == 0)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)));
+}}"""
 _AWAIT = f"""\
 {_HEAD} ring_await(const void *barrier, int parity) {{
   asm volatile("{{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again; }}"
@@ -162,7 +168,7 @@ _PIXELS = f"""\
 
 FUNCTIONS = {
     "ring_open": _open("ring_open", "__syncthreads();"),
-    "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
+    "turn_open": _TURN_OPEN, "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
     "registers_less": _SHARE.format(name="registers_less", kind="dec"),
     "registers_more": _SHARE.format(name="registers_more", kind="inc"),
     "group_meets": _MEET, "boxes_read": _READ, "pixels_fetch_4d": _PIXELS,

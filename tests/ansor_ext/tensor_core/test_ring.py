@@ -13,6 +13,7 @@ import pytest
 import te_lite as te
 from ansor_ext.pipeline.steps import Pipeline
 from ansor_ext.tensor_core.instructions import RingCall
+from ansor_ext.tensor_core.ring_picture import ring_events, ring_spans
 from codegen_cuda import CudaProgram, EmitError, compile_source, emit
 from codegen_cuda.emulation.emulator import run_program
 from codegen_cuda.emulation.emulator_report import EmulatorError
@@ -177,12 +178,30 @@ def test_columns_are_stored_once_where_the_result_may_replace_what_is_read() -> 
 
 
 def test_registers_are_shared_out_between_two_groups_only() -> None:
-    """What three groups of many sums asked for would never be free."""
-    for groups, shared in ((1, False), (2, True), (3, False)):
+    """What three groups of many sums asked for would never be free; one that has several parts takes turns."""
+    for groups, blocks, shared in ((1, 8, False), (1, 2, True), (2, 8, True), (3, 8, False)):
         program = replace(
-            HALF, sizes=(192, 160, 136), block=(64 * groups, 160, 64), warp=(16, 160), tiles=2, turned=True
-        )
-        assert ("registers_more" in emit(lowered(program)).source) == shared
+            HALF, sizes=(192, 160, 136), block=(64 * groups, 160, 64), warp=(16, 160), tiles=2, turned=True,
+            blocks_at_once=blocks,
+        )  # fmt: skip
+        source = emit(lowered(program)).source
+        assert ("registers_more" in source) == shared and ("turn_open" in source) == (blocks == 2)
+
+
+@emulated
+@pytest.mark.parametrize("parts", [2, 3])
+def test_groups_in_turns_multiply_one_after_the_other(parts: int) -> None:
+    """Of the parts of a block each group has every other one, and reads no tile before all of the part before are."""
+    of = replace(HALF, sizes=(64, 64 * parts, 520), blocks_at_once=1, beside=1, turned=True, tiles=3)
+    made = emit(lowered(of))
+    assert made.kernels[0].block == (32, 12, 1)
+    arrays, exact, error = arrays_of(of)
+    read = [s for s in ring_spans(ring_events(made, arrays)) if s.kind == "read"]
+    assert (np.abs(arrays[-1] - exact) <= error).all()
+    turns = -(-520 // 64)
+    assert sorted((s.iteration, s.group) for s in read) == [(k, k // turns % 2) for k in range(turns * parts)]
+    begun = [s.first for s in sorted(read, key=lambda s: s.iteration)]
+    assert begun == sorted(begun)
 
 
 def test_blocks_without_work_are_not_launched() -> None:
@@ -328,6 +347,26 @@ def assert_caught(program: CudaProgram, of: Ring) -> None:
 def test_a_spoilt_ring_is_caught(name: str) -> None:
     old, new = SPOILT[name]
     of = replace(HALF, sizes=(70, 136, 520), turned=True, blocks_at_once=2 if "again" in name else 8)
+    made = emit(lowered(of))
+    assert old in made.source
+    assert_caught(replace(made, source=made.source.replace(old, new)), of)
+
+
+SPOILT_TURNS = {
+    "a turn that is not waited for": ("ring_await(barriers + 8, ", "//"),
+    "a turn that is never over": ("ring_release(barriers + 8);", ";"),
+    "parts of the other group": ("round_1 * 2 + ((int)threadIdx.y >> 2)", "round_1 * 2 + 1 - ((int)threadIdx.y >> 2)"),
+    "one box for both groups": ("boxes + ((int)threadIdx.y >> 2) * 2048", "boxes + 0"),
+    "boxes that are filled again too early": ("boxes_read<0>();", ";"),
+}
+
+
+@emulated
+@pytest.mark.parametrize("name", SPOILT_TURNS)
+@pytest.mark.one_in(2)
+def test_a_spoilt_turn_is_caught(name: str) -> None:
+    old, new = SPOILT_TURNS[name]
+    of = replace(HALF, sizes=(70, 136, 520), turned=True)
     made = emit(lowered(of))
     assert old in made.source
     assert_caught(replace(made, source=made.source.replace(old, new)), of)

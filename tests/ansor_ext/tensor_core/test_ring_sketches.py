@@ -88,6 +88,14 @@ def convolution(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, dtyp
     return [x, f, topi.cast(topi.nn.conv2d_nhwc(x, f, 1, (kh // 2, kw // 2), 1, out_dtype="float32"), dtype)]
 
 
+def of_heads(texts: int, heads: int, tokens: int, n: int) -> list[Tensor]:
+    """What attention leaves of each head, tokens of 64 elements, and the product of all heads of a token."""
+    x = te.placeholder((texts * heads, tokens, 64), name="X", dtype="float16")
+    w = te.placeholder((heads * 64, n), name="W", dtype="float16")
+    rows = te.compute((texts * tokens, heads * 64), lambda i, k: x[i // tokens * heads + k // 64, i % tokens, k % 64])
+    return [x, w, topi.cast(topi.nn.matmul(rows, w, out_dtype="float32"), "float16")]
+
+
 def rings(args: list[Tensor], target: Target = TARGET) -> list[State]:
     """The sketches whose tiles the copy engine fetches."""
     found = extra_sketches(ComputeDAG(args), target, HardwareParams(target=target))
@@ -112,6 +120,7 @@ CASES = {
     "along, with bias and relu": with_bias_and_relu(product(150, 200, 136, b="nk")),
     "a batch": product(70, 72, 136, b="nk", batch=3),
     "a long sum": product(64, 128, 1024),
+    "heads of texts": of_heads(3, 4, 50, 136),
     "float8, scales": scaled(130, 152, 400, ("float8_e4m3fn",) * 2, "float16", by_rows=False),
     "float8, scales of rows": scaled(197, 136, 272, ("float8_e5m2",) * 2, "bfloat16"),
     "float8 of two kinds": scaled(64, 200, 400, ("float8_e5m2", "float8_e4m3fn"), "float32"),
@@ -150,6 +159,9 @@ def exact(args: list[Tensor], arrays: list[np.ndarray], whole: bool = False) -> 
         (kh, kw), (h, w) = b.shape[:2], a.shape[1:3]
         padded = np.pad(a, ((0, 0), (kh // 2, kh // 2), (kw // 2, kw // 2), (0, 0)))
         return np.sum([padded[:, y : y + h, x : x + w] @ b[y, x] for y in range(kh) for x in range(kw)], axis=0)
+    if a.ndim > b.ndim:
+        each = a.reshape(-1, b.shape[0] // a.shape[2], *a.shape[1:])
+        a = np.moveaxis(each, 1, 2).reshape(-1, b.shape[0])
     if len(arrays) == 4:
         return a @ b.T * arrays[2].astype(np.float64)[:, None] * arrays[3]
     m, n = [int(x) for x in args[-1].shape[-2:]]
@@ -201,6 +213,17 @@ def test_draws_are_right_and_compile(name: str, draw: int) -> None:
     assert_right(name, rng, lambda *arrays: run_program(made, list(arrays)))
     if HAVE_COMPILER:
         assert not [r for r in compile_source(made.source, "sm_90").resources if r.spill_stores]
+
+
+def test_heads_of_texts_are_fetched_as_windows() -> None:
+    """Whose tokens are counted from text to text, where texts are no whole tiles."""
+    for tokens, fetched in ((200, "pixels_fetch_4d(map0, "), (256, "box_fetch_3d(map0, ")):
+        args = of_heads(3, 4, tokens, 128)
+        found = rings(args)
+        space = space_of(found[0], TARGET, HARDWARE)
+        point = table(products(found[0])[0], HARDWARE).points[-1]
+        made = emit(te.lower(concrete(home(space), row_of(space, point), TARGET, HARDWARE), args))
+        assert fetched in made.source
 
 
 def test_only_hopper_and_factors_that_lie_in_rows_have_rings() -> None:
