@@ -154,7 +154,8 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
         reading = smaller(blocks * sums.parts, machine.multiprocessors) * _in_sectors(sums.nest)
         reads = fetched * (1 + 1 / cluster) / 2 * reading / RING_L2
         shared = OVERLAP * (shared + fetched / SHARED_BYTES)
-        busy = np.maximum(np.maximum(tensor, shared), reads) + stored + np.where(cluster > 1, CLUSTERED, 0)
+        busy = _with_results(np.maximum(np.maximum(tensor, shared), reads), stored, parts_of_result, warps == op.warps)
+        busy = busy + np.where(cluster > 1, CLUSTERED, 0)
         if sums.parts > 1:
             sent = sums.elements * warps * 4 * (sums.parts - 1) / sums.parts / SENT_BYTES
             together = CLUSTERS_AT_ONCE.get(sums.parts, machine.multiprocessors // (2 * sums.parts))
@@ -167,6 +168,13 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     working = working + waits * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
     late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / fetches, 0) if tiles else 0.0
     return busy, working + fetches * (ITERATION + late)
+
+
+def _with_results(products: Any, stored: Any, parts: Any, alone: Any) -> Any:
+    """The cycles of products of several parts, and of storing their results: two groups take turns with those of one
+    that is `alone`, and only what is stored last is not hidden."""
+    in_turns = np.maximum(products, (products + stored) / 2) + stored / parts
+    return np.where(alone & (parts > 1), in_turns, products + stored)
 
 
 def _brought(part: Fragments, warps: Any) -> Any:

@@ -13,6 +13,7 @@ from ansor.analytical import machine_of, seconds
 from ansor.space.programs import program
 from ansor.space.spaces import home, space_of
 from ansor.space.states import concrete
+from ansor_ext.tensor_core import tensor_core
 from ansor_ext.tensor_core.warp_tiles import products, table
 from codegen_cuda import CudaProgram, EmitError, compile_source, emit
 from codegen_cuda.emulation.emulator import run_program
@@ -136,7 +137,32 @@ def test_rows_for_columns_on_the_emulator(parts: int) -> None:
     sketch = next(s for s in found if products(s)[0].shared[0].across and parts_of(s) == parts)
     space, point = space_of(sketch, TARGET, HARDWARE), table(products(sketch)[0], HARDWARE).points[-1]
     state = concrete(home(space), row_of(space, point), TARGET, HARDWARE)
-    run_on(name, emit(te.lower(state, CASES[name])), rng)
+    made = emit(te.lower(state, CASES[name]))
+    assert "box_store_2d" in made.source
+    run_on(name, made, rng)
+
+
+@emulated
+@pytest.mark.parametrize("columns", [56, 64, 72, 104])
+@pytest.mark.one_in(2)
+def test_rows_for_columns_in_several_parts(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of blocks that stay take turns; boxes have 64 columns of the product, or a power of two fewer."""
+    monkeypatch.setattr(tensor_core, "RING_BLOCKS", 3)
+    args = with_bias_and_relu(product(150, 264, 136))
+    point, sketch = next(
+        (p, s)
+        for s in rings(args)
+        for p in table(products(s)[0], HARDWARE).points
+        if products(s)[0].shared[0].across and parts_of(s) == 1 and list(p[:4]) == [4, 1, 1, columns // 8]
+    )
+    space = space_of(sketch, TARGET, HARDWARE)
+    state = concrete(home(space), row_of(space, point), TARGET, HARDWARE)
+    made = emit(te.lower(state, args))
+    assert "box_store_2d" in made.source and "turn_open" in made.source and made.kernels[0].grid == (3, 1, 1)
+    arrays = inputs(args, np.random.default_rng(0))
+    out = np.full((150, 264), 77, "float16")
+    run_program(made, [*arrays, out])
+    assert (np.abs(out - exact(args, arrays)) <= 1e-3 + 2.0**-11 * np.abs(out)).all()
 
 
 def test_records() -> None:
