@@ -95,6 +95,12 @@ class Epilogue:
         return self.pair.kind is not ForKind.VECTORIZED
 
     @property
+    def has_lines(self) -> bool:
+        """Whether lines of boxes are long enough, and no longer than those of tiles."""
+        line = ROWS if self.turned else self.line
+        return LEAST_LINE <= line * BYTES[self.store.buffer.dtype] <= GROUP_ROW_BYTES
+
+    @property
     def is_alone(self) -> bool:
         """Whether values are of registers only."""
         return all(b.storage == "local" for b in _read(self.store.value))
@@ -110,8 +116,8 @@ class Epilogue:
 
 def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] | None:
     """An epilogue that is stored in boxes, and where these are put together; None where it is none."""
-    found = _epilogue(s)
-    box = None if found is None else _box(found, group, ranges)
+    found = epilogue_of(s)
+    box = None if found is None or not found.has_lines else _box(found, group, ranges)
     if found is None or box is None:
         return None
     store, line, dtype = found.store, found.line, found.store.buffer.dtype
@@ -162,16 +168,15 @@ def _read(e: Expr) -> set[Buffer]:
     return {x.buffer for x in walk(e) if isinstance(x, BufferLoad)}
 
 
-def _epilogue(s: Stmt) -> Epilogue | None:
+def epilogue_of(s: Stmt) -> Epilogue | None:
+    """The loops around what stores the results of tiles; None where there are others."""
     around, store = enclosing(s)
     loops = [x for x in around if isinstance(x, For)]
     inside = [c for x in around if isinstance(x, If) for c in conjuncts(x.cond)]
     if not isinstance(store, Store) or store.buffer.storage != "global" or len(loops) != 3:
         return None
     found = Epilogue(loops[0], loops[1], loops[2], tuple(inside), store)
-    line = BYTES[store.buffer.dtype] * (ROWS if found.turned else found.line)
-    whole = (found.down.extent, found.pair.extent) == (2, 2) and LEAST_LINE <= line <= GROUP_ROW_BYTES
-    return found if whole else None
+    return found if (found.down.extent, found.pair.extent) == (2, 2) else None
 
 
 def _box(found: Epilogue, group: Group, ranges: Simplifier) -> Box | None:

@@ -54,12 +54,14 @@ from .box_store import Group, in_boxes
 from .copy_boxes import Box
 from .instructions import BoxStore, RingCall, numbered
 from .mma import WARPS
+from .reads_ahead import with_reads_ahead
 from .ring_fetches import boxes_of, bytes_of, fetch_at
 from .ring_parts import Pipe, guards_of, pipe_of
 from .ring_turns import Turns
 from .split_ring import Shares
 from .swizzle import line_of
 from .tile_copies import Fetch, size_of
+from .warp_tiles import MOST_REGISTERS, REGISTER_FILE
 
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
 """Sums of a thread with which two groups need more registers than a third part; what the thread that fetches, and
@@ -73,7 +75,16 @@ def in_ring(nest: KernelNest, shares: Shares | None = None) -> KernelNest:
     Raises EmitError for one that has another form."""
     nest = _with_work(nest)
     ranges = nest.ranges()
-    return _Ring(nest, ranges, pipe_of(nest, ranges), shares).nest_in_roles()
+    pipe = pipe_of(nest, ranges)
+    pipe = pipe if shares else with_reads_ahead(pipe, _registers(pipe, nest.block[1] // WARPS))
+    return _Ring(nest, ranges, pipe, shares).nest_in_roles()
+
+
+def _registers(pipe: Pipe, groups: int) -> int:
+    """Those of a thread that multiplies, in so many groups, of a kernel that has a multiprocessor for itself."""
+    if groups == 2 and pipe.sums > MANY_SUMS:
+        return MANY_REGISTERS
+    return min(REGISTER_FILE // ((groups + 1) * WARPS * LANES), MOST_REGISTERS)
 
 
 def _with_work(nest: KernelNest) -> KernelNest:
@@ -342,4 +353,4 @@ class _Ring:
         if self.in_turns:
             over = self.group.once(RingCall("ring_release", (turns.next_part,)))
             body = seq(body, If(compare("==", loop.var, loop.extent - 1), over))
-        return seq(*pipe.clear, *turns.begun(), replace(loop, body=body), through, last)
+        return seq(*pipe.clear, *pipe.ahead, *turns.begun(), replace(loop, body=body), through, last)

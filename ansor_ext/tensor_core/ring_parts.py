@@ -23,7 +23,8 @@ from .tile_copies import Copies, Fetch, blocks_of, refuse
 
 @dataclass(frozen=True)
 class Pipe:
-    """The parts of a kernel: `clear` its sums; iterations `loop` of `fetches` and a `product`; `last` stores results.
+    """The parts of a kernel: `clear` its sums; iterations `loop` of `fetches` and a `product`; `last` stores results,
+    for which `ahead` reads what they need beside sums (`reads_ahead.py`).
 
     Of floats in parts `loads` are those of A, and `added` adds sums of an iteration to all others.  `part` is the loop
     over parts of the result, if there is one.
@@ -38,6 +39,7 @@ class Pipe:
     product: WarpMultiply
     added: tuple[Stmt, ...]
     last: tuple[Stmt, ...]
+    ahead: tuple[Stmt, ...] = ()
 
     @property
     def sums(self) -> int:
