@@ -21,6 +21,7 @@ from te_lite.schedule.replay import apply
 from te_lite.schedule.stage_steps import CacheWrite
 from te_lite.schedule.state import State
 
+from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import elementwise_reader, extents_of, has_rfactor, sums_over_several
 from ..analysis.product_roles import Factor, joinable
 from ..axes.steps import JoinAxes
@@ -65,11 +66,10 @@ MOST = (128, 256)
 """Rows and columns of the largest block."""
 SPLIT_TURNS = 4
 """Iterations of a part that blocks of a cluster add up, at least: its sums are put where its ring was."""
-FEW_BLOCKS = 48
-"""Of 128 x 128, with which rows for columns were faster on an H200: 384 x 1536 x 6144 took 1.05 of cuBLAS's time, and
-1.17 without."""
+FEW_BLOCKS = 4 * NOMINAL_SMS
+"""Of 128 x 128, of which other rows and columns may fill a machine better, if these can change places."""
 RINGS = tuple([Kind(True, joined=joined, ring=True, cluster=n) for n in CLUSTERS for joined in (False, True)])
-RINGS = (*RINGS, Kind(True, ring=True, turned=True))
+RINGS = (*RINGS, *[Kind(True, ring=True, cluster=n, turned=True) for n in CLUSTERS])
 """Those of one line a warp; with a ring."""
 SPLITS = tuple([replace(kind, split=True) for kind in RINGS if kind.cluster == (1, 1)])
 """Those with a ring whose sums are added up by the blocks of a cluster."""
