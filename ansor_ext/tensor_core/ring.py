@@ -1,6 +1,6 @@
 """A ring of tiles: the copy engine fetches them, groups of warps multiply them, and nobody waits for a whole block.
 
-    copy(0) ... copy(S - 2)                       a group of warps more, one thread of it:
+    copy(0) ... copy(S - 2)                       a group of warps more, a thread of two:
     for t: barrier                                    for t: wait until tile t % S is empty; fetch t into it
            if t + S - 1 < n: copy(t + S - 1)      the others:
            d += A[t % S] * B[t % S]                   for t: wait until tile t % S is full; d += A * B
@@ -66,6 +66,9 @@ from .warp_tiles import MOST_REGISTERS, REGISTER_FILE
 MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
 """Sums of a thread with which two groups need more registers than a third part; what the thread that fetches, and
 those that multiply, get then."""
+FETCHING = 2
+"""Warps that fetch, each every other tile: with one, an iteration of 64 x 72 to 64 x 112 took some 240 cycles, however
+few its products were."""
 CLUSTER, BLOCKS_OF_CLUSTER, EIGHT = "blockIdx.y", (2, 4), 8
 """Where blocks are a cluster, and how many; rows after which a swizzle repeats."""
 
@@ -250,14 +253,15 @@ class _Ring:
         return seq(*([RingCall(share, (), registers)] if registers else []), inner)
 
     def _produced(self) -> Stmt:
-        """What the thread that fetches does for a part of the result: at the edge of an array less than inside."""
+        """What threads that fetch do for a part of the result, one of each warp: at the edge of an array less than
+        inside."""
         loop, one = self.pipe.loop, compare("==", self.nest.loops["threadIdx.x"].var, 0)
         inside = logical_and(*[compare("<", start, edge) for f in self.pipe.fetches for start, edge in self._edges(f)])
         whole, less = [replace(loop, body=self._fetched(edges)) for edges in (False, True)]
         each = seq(If(inside, whole), If(logical_not(inside), less))
         if isinstance(inside, Const):
             each = whole if inside.value else less
-        return If(logical_and(one, compare("==", self.warp, self.groups * WARPS)), each)
+        return If(logical_and(one, compare("<", self.warp, self.groups * WARPS + FETCHING)), each)
 
     def _fetched(self, edges: bool) -> Stmt:
         full, calls, nbytes = self.turns.barrier(self.turns.tile, False), list[Stmt](), as_expr(0)
@@ -273,7 +277,9 @@ class _Ring:
             calls += boxes
             nbytes = binary("+", nbytes, size)
         expected = RingCall("ring_expect", (full, self.ranges.simplify(nbytes)))
-        return seq(self.turns.wait(True), expected, *calls, *self.turns.counting())
+        number = binary("-", self.warp, self.groups * WARPS)
+        own = compare("==", binary("%", self.turns.tile, FETCHING), number)  # whose phases a thread counts, one by one
+        return seq(If(own, seq(self.turns.wait(True), expected, *calls)), *self.turns.counting())
 
     def _now(self, f: Fetch) -> Fetch:
         """A fetch as it is in its own iteration, and not ahead."""
