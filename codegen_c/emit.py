@@ -84,7 +84,8 @@ def refuse_threads(func: LoweredFunc) -> None:
 
 def _signature(func: LoweredFunc, emitter: Emitter, written: frozenset[Buffer]) -> str:
     kinds = [f"{'' if b in written else 'const '}{TYPES[b.dtype]}" for b in func.args]
-    return ", ".join([f"{t} *restrict {emitter.out.buffer(b)}" for t, b in zip(kinds, func.args, strict=True)])
+    arrays = [f"{t} *restrict {emitter.out.buffer(b)}" for t, b in zip(kinds, func.args, strict=True)]
+    return ", ".join([*arrays, *[f"int64_t {emitter.out.var(v)}" for v in func.sizes]])
 
 
 def entry_name(func: LoweredFunc, name: str | None = None) -> str:
@@ -118,7 +119,7 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
 
 def _file(func: LoweredFunc, emitter: Emitter, entry: str, timer: str, signature: str) -> str:
     shapes = ", ".join(f"{identifier(b.name)}[{', '.join(map(str, b.shape))}] {b.dtype}" for b in func.args)
-    names = ", ".join(emitter.out.buffer(b) for b in func.args)
+    names = ", ".join([*map(emitter.out.buffer, func.args), *map(emitter.out.var, func.sizes)])
     parts = [f"/* {entry}: {shapes} */", *_needed(emitter)]
     parts += ["", f"__attribute__((noinline)) void {entry}({signature}) {{", *emitter.out.lines, "}", ""]
     parts.append(timer_text(timer, signature, f"{entry}({names})"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from ansor.core.device.exported_program import Argument, arguments_of
 from ansor.core.device.nd import in_host_memory
 from te_lite.errors import require
+from te_lite.extensions import required_part
 from te_lite.loops.stmt import LoweredFunc
 from te_lite.timing import Timing
 
@@ -21,13 +22,6 @@ from .processor import Options
 from .timing import long_enough
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-@runtime_checkable
-class ForeignDevice(Protocol):
-    """A device of ansor ("cpu") or TVM (1)."""
-
-    device_type: str | int
 
 
 class Module:
@@ -50,7 +44,7 @@ class Module:
 
     def __call__(self, *arrays: Any) -> None:
         """Run once.  Raises CallError when the arrays do not fit."""
-        self._call(*[a.ctypes.data for a in self._checked(arrays)])
+        self._call(*self._pointers(self._checked(arrays)))
 
     def time(self, *arrays: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> Timing:
         """Time the program: `repeat` timings, each the mean in seconds of at least `number` calls in a row.
@@ -61,7 +55,7 @@ class Module:
         require(number >= 1 and repeat >= 1, CallError, self.entry_name, "number and repeat must be positive",
                 number=number, repeat=repeat)  # fmt: skip
         held = self._checked(arrays)
-        pointers = [a.ctypes.data for a in held]
+        pointers = self._pointers(held)
         self._seconds(1, *pointers)
         results = []
         for _ in range(repeat):
@@ -75,9 +69,12 @@ class Module:
         """A function that times the program on the arrays it is given; see `time`.  `dev` must be a CPU, or None."""
         require(entry_name == self.entry_name, CallError, "time_evaluator",
                 f"the only entry is {self.entry_name!r}", entry_name=entry_name)  # fmt: skip
-        kind = dev.device_type if isinstance(dev, ForeignDevice) else "cpu"
+        kind = getattr(dev, "device_type", "cpu")
         require(kind in ("cpu", "c", "llvm", 1), CallError, "time_evaluator", "the program runs on the CPU", device=dev)
         return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+
+    def _pointers(self, arrays: Sequence[Array]) -> list[int]:
+        return [a.ctypes.data for a in arrays]
 
     def _checked(self, arrays: tuple[Any, ...]) -> list[Array]:
         args, subject = self.arguments, self.entry_name
@@ -127,4 +124,5 @@ def build(
     Raises EmitError for programs that need thread blocks and CompileError when the compiler is missing or fails.
     """
     source = emit(func, name, options)
-    return Module(arguments_of(func), source, entry_name(func, name), load(source, timeout, flags))
+    made: Callable[..., Module] = required_part("open_module") if func.sizes else Module
+    return made(arguments_of(func), source, entry_name(func, name), load(source, timeout, flags))

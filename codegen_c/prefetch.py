@@ -70,7 +70,7 @@ def next_panels(loop: For, around: Sequence[For], registers: Collection[object],
     streams: dict[tuple[Buffer, frozenset[tuple[Expr, int]]], tuple[Linear, BufferLoad]] = {}
     for load, form in _streams(loop, registers, indices):
         key = load.buffer, frozenset(form.terms.items())
-        if prod(load.buffer.shape) * BYTES[load.dtype] < LARGE:
+        if load.buffer.size * BYTES[load.dtype] < LARGE:
             continue
         if key not in streams or form.const < streams[key][0].const:
             streams[key] = form, load

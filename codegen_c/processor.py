@@ -71,14 +71,10 @@ _INSTRUCTIONS = (
 """How the names of instruction sets begin, as /proc/cpuinfo has them and as macros of compilers (`__AVX2__`)."""
 
 
-def instruction_sets() -> list[str]:
-    """The instruction sets of this processor that a compiler may use, by the names of /proc/cpuinfo."""
-    return sorted(flag for flag in cpu_flags() if flag.startswith(_INSTRUCTIONS))
-
-
 def machine_facts() -> dict[str, Any]:
-    """What machine code that is compiled here was made for, as JSON."""
-    return {"system": platform.system(), "machine": platform.machine(), "instructions": instruction_sets()}
+    """What machine code that is compiled here was made for, as JSON; instruction sets by the names of /proc/cpuinfo."""
+    instructions = sorted(flag for flag in cpu_flags() if flag.startswith(_INSTRUCTIONS))
+    return {"system": platform.system(), "machine": platform.machine(), "instructions": instructions}
 
 
 def check_machine(subject: str, facts: Mapping[str, Any]) -> None:

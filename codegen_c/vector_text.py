@@ -39,11 +39,6 @@ def vector_type(dtype: str, lanes: int) -> str:
     return f"{SHORT[dtype]}x{lanes}"
 
 
-def _typedef(dtype: str, lanes: int, bytes_each: int) -> str:
-    attributes = f"vector_size({bytes_each * lanes}), aligned({bytes_each}), may_alias"
-    return f"typedef {TYPES[dtype]} {vector_type(dtype, lanes)} __attribute__(({attributes}));"
-
-
 def _pick(name: str, dtype: str, lanes: int) -> str:
     """Minimum, maximum or a choice, lane by lane: comparisons give masks of ones and zeros, and a NaN wins."""
     v, sign = vector_type(dtype, lanes), "<" if name == "min" else ">"
@@ -138,7 +133,8 @@ class Prelude:
         """The type of a vector with room for `lanes`."""
         lanes = room(lanes)
         name = vector_type(dtype, lanes)
-        self.types[name] = _typedef(dtype, lanes, BYTES[dtype])
+        attributes = f"vector_size({BYTES[dtype] * lanes}), aligned({BYTES[dtype]}), may_alias"
+        self.types[name] = f"typedef {TYPES[dtype]} {name} __attribute__(({attributes}));"
         return name
 
     def helper(self, name: str, dtype: str, lanes: int) -> str:

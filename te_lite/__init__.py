@@ -81,12 +81,13 @@ if TYPE_CHECKING:
     from . import topi
     from .computation.scan import scan
     from .expr.own_reducers import argmax, argmin, comm_reducer
+    from .expr.sizes import size_var
 else:
     __getattr__, __dir__ = later(__name__)
 
 INSTEAD = {
     "div": "write a / b of floats, te.truncdiv(a, b) of integers",
-    **dict.fromkeys(("var", "size_var"), "extents are numbers here: make a computation for each size"),
+    "var": "write te.size_var(name, least, most)",
     **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh"), "write te.call(name, x), as in te.call('acos', x)"),
     **dict.fromkeys(("add", "subtract", "multiply"), "write a + b, a - b, a * b"),
     "fmod": "write topi.mod(a, b) of tensors of floats, which is exact",
@@ -104,6 +105,6 @@ __all__ = [
     "create_schedule", "erf", "exp", "exp2", "floor", "floordiv", "floormod", "if_then_else", "indexdiv",
     "indexmod", "isnan", "log", "log2", "logical_and", "logical_not", "logical_or", "lower", "max", "max_value",
     "maximum", "min", "min_value", "minimum", "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt",
-    "scan", "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis", "topi", "trunc",
-    "truncdiv",
+    "scan", "select", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis", "topi",
+    "trunc", "truncdiv",
 ]  # fmt: skip

@@ -159,6 +159,10 @@ EXTENSIONS: tuple[Extension, ...] = (
     ),
     Extension("streaming", ("analysis",), parts=(Offer("streaming", "streaming:streaming", 120, GPU),)),
     Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10),)),
+    Extension(
+        "open_sizes",
+        parts=(Offer("open_program", "fit:open_program", 140), Offer("open_module", "call:OpenModule", 150)),
+    ),
     Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20),)),
 )  # fmt: skip
 """All extensions, each after those that it needs."""
@@ -248,6 +252,14 @@ def part(name: str) -> Taken | None:
 def installed_part(name: str) -> Taken | None:
     """A part of an extension that is installed, whether it is used by searches or not: programs are read and run."""
     return installed_parts().get(name)
+
+
+def required_part(name: str) -> Taken:
+    """A part that nothing stands in for.  Raises TeError where no extension has it that is installed."""
+    found = installed_part(name)
+    require(found is not None, TeError, name, needed_for(name))
+    assert found is not None
+    return found
 
 
 def needed_for(part: str) -> str:

@@ -109,5 +109,6 @@ def emitted_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
 
     Raises EmitError for one that has no such form.
     """
+    require(not func.sizes, EmitError, func.name, "programs of open sizes are for target c", sizes=func.sizes)
     nests, scratch = kernel_nests(func)
     return [tensor_cores_of(nest.body).nest(nest) for nest in nests], scratch

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import ExprError, TeError, require
-from ..expr.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Reduce, Select, Var
+from ..expr.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Reduce, Select, SizeVar, Var
 from .access import AccessInfo, access_info
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .text import dag_text, hash_text
@@ -65,7 +65,9 @@ class Computation:
         return tuple(t for t in self.tensors if isinstance(t.op, PlaceholderOp))
 
     def workload_key(self) -> str:
-        """`[md5 of the hash text, shape of each tensor ...]` as JSON."""
+        """`[md5 of the hash text, shape of each tensor ...]` as JSON.  Raises ExprError where extents are open."""
+        sizes = [d for t in self.tensors for d in t.shape if isinstance(d, SizeVar)]
+        require(not sizes, ExprError, "workload", "the extents of a task are numbers", sizes=sizes)
         digest = hashlib.md5(hash_text(self.ops).encode("utf-8"), usedforsecurity=False).hexdigest()
         return json.dumps([digest, *(list(t.shape) for t in self.tensors)])
 

@@ -13,7 +13,7 @@ from typing import Any, overload
 from ..errors import ExprError, require, require_name
 from ..expr.dtype import DTYPE_LAW, python_number
 from ..expr.element import Before, Carried, Combiner, Operation, Tensor
-from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, Var, as_expr
+from ..expr.expr import DTYPES, INDEX, Cast, Const, Expr, ExprLike, IterVar, Load, Reduce, SizeVar, Var, as_expr
 from ..expr.misuse import writing
 from ..expr.node import same
 from ..expr.visit import post_walk, walk
@@ -25,10 +25,10 @@ _fresh_key = itertools.count()
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PlaceholderOp(Operation):
-    """An input: `name`, `shape`, `dtype`."""
+    """An input: `name`, `extents`, `dtype`."""
 
     name: str
-    shape: tuple[int, ...] = field()
+    extents: tuple[Any, ...] = field()
     dtype: str = field()
     key: Any
     attrs: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class PlaceholderOp(Operation):
         return self.dtype
 
     def __repr__(self) -> str:
-        return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
+        return f"placeholder({self.name}, {list(self.extents)}, {self.dtype})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,8 +59,8 @@ class ComputeOp(Operation):
     scope: str = ""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple([v.length for v in self.axis])
+    def extents(self) -> tuple[Any, ...]:
+        return tuple([v.extent for v in self.axis])
 
     @property
     def num_outputs(self) -> int:
@@ -94,21 +94,20 @@ class ComputeOp(Operation):
         return tuple(seen)
 
     def __repr__(self) -> str:
-        return f"compute({self.name}, {list(self.shape)}, {self.dtype})"
+        return f"compute({self.name}, {list(self.extents)}, {self.dtype})"
 
 
 # --------------------------------------------------------------------------------------------- declarations
 
 
-def _shape(shape: Any, subject: str) -> tuple[int, ...]:
+def _shape(shape: Any, subject: str) -> tuple[Any, ...]:
     dims = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    out = []
-    for dim in dims:
-        value = dim.value if isinstance(dim, Const) else dim
-        value = python_number(value)
-        ok = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        require(ok, ExprError, subject, "every dimension must be a positive integer", shape=tuple(dims))
-        out.append(int(value))
+    out = [
+        dim if isinstance(dim, SizeVar) else python_number(dim.value if isinstance(dim, Const) else dim) for dim in dims
+    ]
+    for value in out:
+        ok = isinstance(value, SizeVar) or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
+        require(ok, ExprError, subject, "every dimension must be a positive integer or a size_var", shape=dims)
     return tuple(out)
 
 

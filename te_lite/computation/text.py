@@ -85,7 +85,7 @@ def _reduce_assign(e: Reduce) -> str:
 def op_lines(op: Operation, simple: bool = False) -> list[str]:
     """The lines that define one operation; `simple` is the form that is hashed."""
     if not isinstance(op, ComputeOp):
-        return [f"{op.name} = PLACEHOLDER " + ("" if simple else f"[{', '.join(map(str, op.shape))}]")]
+        return [f"{op.name} = PLACEHOLDER " + ("" if simple else f"[{', '.join(map(str, op.extents))}]")]
     head = f"{op.name}({', '.join(v.name for v in op.axis)})"
     out = []
     for k, body in enumerate(op.body):

@@ -5,5 +5,5 @@ Law: scalars and their ranges; knows no operation, no stage and no statement.
 In reading order:
 
     first    dtype, lanes, constant_folding, arithmetic, storage, spelling, intrinsics, misuse
-    then     node, element, expr, intrin, interval, visit, reduction, own_reducers, linear, simplify
+    then     node, element, expr, intrin, interval, visit, reduction, own_reducers, sizes, linear, simplify
 """

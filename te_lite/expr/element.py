@@ -18,11 +18,16 @@ from typing import Any, NoReturn
 from ..errors import ExprError, require
 from ..hooks import Hook
 from .dtype import INDEX, INTEGER_BITS, python_number
-from .misuse import NoArray
-from .node import Const, Expr, ExprLike, IterVar, Var, as_expr
+from .misuse import NoArray, Operators
+from .node import Const, Expr, ExprLike, IterVar, SizeVar, Var, as_expr, const
 from .storage import storage_class
 
 AXIS_LETTERS = "ijklmnopqrstuvwxyz"
+
+
+def greatest(extent: Any) -> int:
+    """An extent, or the greatest one where it is open."""
+    return int(extent.range[1] if isinstance(extent, SizeVar) else extent)
 
 
 class Operation:
@@ -39,9 +44,14 @@ class Operation:
     scope: str = ""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The extents of each output."""
+    def extents(self) -> tuple[Any, ...]:
+        """The extents of each output, numbers and `SizeVar`s."""
         raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of each output, of those that are open the greatest."""
+        return tuple(map(greatest, self.extents))
 
     @property
     def dtype(self) -> str:
@@ -74,7 +84,7 @@ class Operation:
         return ()
 
 
-class Tensor(NoArray):
+class Tensor(Operators["Tensor", Any], NoArray):
     """One output of an operation; `tensor[i, j]` (or `tensor(i, j)`) reads an element."""
 
     __slots__ = ("op", "value_index")
@@ -89,11 +99,12 @@ class Tensor(NoArray):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.op.shape
+        """The extents; one that is open is a `SizeVar`, no number, and `op.shape` has the greatest."""
+        return self.op.extents
 
     @property
     def ndim(self) -> int:
-        return len(self.op.shape)
+        return len(self.op.extents)
 
     @property
     def dtype(self) -> str:
@@ -160,47 +171,13 @@ class Tensor(NoArray):
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={list(self.shape)}, dtype={self.dtype})"
 
+    def _operator(self, op: str, a: Any, b: Any) -> Tensor:
+        return TENSOR_OPERATOR(op, a, b)
+
     def __neg__(self) -> Tensor:
-        return TENSOR_NEGATIVE(self)
-
-    def __add__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("+", self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("+", other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("-", self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("-", other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("*", self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("*", other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("/", other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("//", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("//", other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("%", self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return TENSOR_OPERATOR("%", other, self)
+        return self * const(-1, self.dtype)
 
 
-TENSOR_NEGATIVE: Hook[[Tensor], Tensor] = Hook("the negative of a tensor", "te_lite.topi.operators")
 TENSOR_OPERATOR: Hook[[str, Any, Any], Tensor] = Hook("operators on tensors", "te_lite.topi.operators")
 
 
@@ -258,11 +235,11 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Number of elements that are allocated."""
+        """Number of elements that are allocated, for the greatest sizes where some are open."""
         if self.strides is None or not self.shape:
             size = 1
             for dim in self.shape:
-                size *= dim
+                size *= greatest(dim)
             return size
         return 1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True))
 

@@ -18,6 +18,7 @@ from .node import (
     Logical,
     Not,
     Select,
+    SizeVar,
     Var,
     as_expr,
     binary,
@@ -30,9 +31,9 @@ from .node import (
 
 __all__ = [
     "DTYPES", "FLOATS", "INDEX", "Binary", "BufferLoad", "Call", "Cast", "Combiner", "Compare", "Const",
-    "Expr", "ExprLike", "IterVar", "Load", "Logical", "Not", "Reduce", "Select", "Var", "as_expr", "binary", "call",
-    "cast", "compare", "const", "if_then_else", "index_xor", "logical_and", "logical_not", "logical_or", "maximum",
-    "minimum", "promote", "same", "select",
+    "Expr", "ExprLike", "IterVar", "Load", "Logical", "Not", "Reduce", "Select", "SizeVar", "Var", "as_expr", "binary",
+    "call", "cast", "compare", "const", "if_then_else", "index_xor", "logical_and", "logical_not", "logical_or",
+    "maximum", "minimum", "promote", "same", "select",
 ]  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """What looks like Python or NumPy and is no expression: one sentence each, which says what to write instead.
 
 An expression is written once and stands for every point of a loop nest, so it has no value that Python or NumPy could
-take.  `Unvalued` is the base of the expressions, `NoArray` that of tensors; they refuse what these are not for.
+take.  `Unvalued` is the base of the expressions, `NoArray` that of tensors; they refuse what these are not for.  What
+both have of Python's arithmetic is `Operators`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 import numpy as np
 
@@ -94,6 +95,55 @@ class _NoNumPy:
 
     def _no_numpy(self, name: str, instead: str) -> NoReturn:
         raise ExprError(f"{name}: works on arrays, and {self!r} is {self._one}; write {instead}")
+
+
+Value = TypeVar("Value")
+Operand = TypeVar("Operand")
+
+
+class Operators(Generic[Value, Operand]):
+    """Python's operators on what arithmetic is written with: expressions and tensors."""
+
+    __slots__ = ()
+
+    def _operator(self, op: str, a: Any, b: Any) -> Value:
+        raise NotImplementedError
+
+    def __add__(self, other: Operand) -> Value:
+        return self._operator("+", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self._operator("+", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._operator("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self._operator("-", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._operator("*", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self._operator("*", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._operator("/", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self._operator("/", other, self)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return self._operator("//", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return self._operator("//", other, self)
+
+    def __mod__(self, other: Operand) -> Value:
+        return self._operator("%", self, other)
+
+    def __rmod__(self, other: Operand) -> Value:
+        return self._operator("%", other, self)
 
 
 class NoArray(_NoNumPy):

@@ -1,6 +1,6 @@
 """Scalar expressions: frozen nodes, operator sugar, and the folding rules of arithmetic.
 
-    expr = Var(name) | IterVar(name, extent, kind) | Const(value)
+    expr = Var(name) | SizeVar(name, range) | IterVar(name, extent, kind) | Const(value)
          | Binary(op, a, b)            op in + - * / // % min max
          | Compare(op, a, b)           op in < <= > >= == !=
          | Logical(op, a, b)           op in && ||
@@ -26,12 +26,12 @@ from ..hooks import Hook
 from .constant_folding import OTHER, fold, fold_cast, fold_compare, folds_to, stored
 from .dtype import DTYPE_LAW, DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, promote, python_number
 from .lanes import Range
-from .misuse import Unvalued, no_truth, operand_law, truth_of_equality
+from .misuse import Operators, Unvalued, no_truth, operand_law, truth_of_equality
 
 ExprLike = Union["Expr", int, float, bool]
 
 
-class Expr(Unvalued):
+class Expr(Operators["Expr", "ExprLike"], Unvalued):
     """Base of all expression nodes.
 
     Its subclasses are dataclasses.  Where `dtype` is a field without a default, it is declared with `field()`: else
@@ -60,41 +60,8 @@ class Expr(Unvalued):
     def __bool__(self) -> bool:
         raise no_truth(self)
 
-    def __add__(self, other: ExprLike) -> Expr:
-        return binary("+", self, other)
-
-    def __radd__(self, other: ExprLike) -> Expr:
-        return binary("+", other, self)
-
-    def __sub__(self, other: ExprLike) -> Expr:
-        return binary("-", self, other)
-
-    def __rsub__(self, other: ExprLike) -> Expr:
-        return binary("-", other, self)
-
-    def __mul__(self, other: ExprLike) -> Expr:
-        return binary("*", self, other)
-
-    def __rmul__(self, other: ExprLike) -> Expr:
-        return binary("*", other, self)
-
-    def __truediv__(self, other: ExprLike) -> Expr:
-        return binary("/", self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> Expr:
-        return binary("/", other, self)
-
-    def __floordiv__(self, other: ExprLike) -> Expr:
-        return binary("//", self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> Expr:
-        return binary("//", other, self)
-
-    def __mod__(self, other: ExprLike) -> Expr:
-        return binary("%", self, other)
-
-    def __rmod__(self, other: ExprLike) -> Expr:
-        return binary("%", other, self)
+    def _operator(self, op: str, a: ExprLike, b: ExprLike) -> Expr:
+        return binary(op, a, b)
 
     def __neg__(self) -> Expr:
         require(self.dtype != "bool", ExprError, "unary minus", "a number is needed", dtype=self.dtype)
@@ -165,12 +132,26 @@ class Var(Expr):
 
     __hash__ = object.__hash__
 
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """The least and the greatest value, where a variable has them by itself."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SizeVar(Var):
+    """An extent that is known when a program runs."""
+
+    range: tuple[int, int] = (1, 1)
+
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IterVar(Var):
     """An axis of a compute operation: `0 <= var < extent`.
 
-    `kind` is `spatial` or `reduce`.  The extent of a reduction may be an expression over spatial axes.
+    `kind` is `spatial` or `reduce`.  An extent may be a `SizeVar`, that of a reduction an expression over spatial axes.
     """
 
     extent: int | Expr = 1
@@ -188,7 +169,7 @@ class IterVar(Var):
 
     @property
     def length(self) -> int:
-        """The extent where it is a number, as that of every spatial axis is."""
+        """The extent where it is a number."""
         assert isinstance(self.extent, int), f"the extent of {self.name} is an expression"
         return self.extent
 
@@ -217,17 +198,23 @@ class Binary(Expr):
         return self.a.dtype
 
 
+class Condition(Expr):
+    """What is true or false."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> str:
+        return "bool"
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Compare(Expr):
+class Compare(Condition):
     """`a op b`, one of ==, !=, <, <=, >, >=; a bool."""
 
     op: str
     a: Expr
     b: Expr
-
-    @property
-    def dtype(self) -> str:
-        return "bool"
 
     def __bool__(self) -> bool:
         if self.op in ("==", "!="):
@@ -236,27 +223,19 @@ class Compare(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Logical(Expr):
+class Logical(Condition):
     """`a and b`, `a or b` of bools; both sides may be evaluated."""
 
     op: str
     a: Expr
     b: Expr
 
-    @property
-    def dtype(self) -> str:
-        return "bool"
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Not(Expr):
+class Not(Condition):
     """The opposite of a bool."""
 
     a: Expr
-
-    @property
-    def dtype(self) -> str:
-        return "bool"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -198,7 +198,7 @@ class Simplifier:
     def _variable(self, var: Var) -> Atom:
         atom = self._vars.get(var)
         if atom is None:
-            atom = self._vars[var] = self._space.leaf(var, self._ranges.get(var, EVERYTHING), False)
+            atom = self._vars[var] = self._space.leaf(var, self._ranges.get(var, var.range or EVERYTHING), False)
         return atom
 
     def _opaque(self, e: Expr, dtype: str) -> Lin:

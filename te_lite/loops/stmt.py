@@ -25,7 +25,7 @@ from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
 from ..expr.element import Buffer, BufferLoad
-from ..expr.expr import Combiner, Const, Expr, Var
+from ..expr.expr import Combiner, Const, Expr, SizeVar, Var
 from ..hooks import Hook
 
 __all__ = [
@@ -204,11 +204,12 @@ Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | Instruction
 
 @dataclass(frozen=True, eq=False)
 class LoweredFunc:
-    """A program: `args` are the buffers of the tensors it was lowered for, in order."""
+    """A program: `args` are the buffers of the tensors it was lowered for, in order, `sizes` what is open of them."""
 
     name: str
     args: tuple[Buffer, ...]
     body: Stmt
+    sizes: tuple[SizeVar, ...] = ()
 
     def __str__(self) -> str:
         return FUNC_TEXT(self)

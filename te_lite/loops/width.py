@@ -122,8 +122,8 @@ class Widths:
         match e:
             case Const(value=value):
                 return (int(value), int(value)), True
-            case Var() if e in self._ranges:
-                return self._ranges[e], True
+            case Var() if known := self._ranges.get(e, e.range):
+                return known, True
             case Binary(op=op, a=a, b=b):
                 (x, first), (y, second) = self.range(a), self.range(b)
                 return _arithmetic(op, x, y), first and second

@@ -21,7 +21,7 @@ class Edge:
 
     axis: Var
     value: Expr
-    size: int
+    size: Any
     low: bool
     high: bool
 

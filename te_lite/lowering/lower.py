@@ -16,6 +16,8 @@ from ..bounds.bounds import infer_bounds
 from ..bounds.loop_scope import BLOCKS
 from ..computation.tensor import ComputeOp, Tensor
 from ..errors import LowerError, require
+from ..expr.expr import SizeVar
+from ..extensions import required_part
 from ..later import when_called
 from ..loops.perfect_nest import perfect_nest
 from ..loops.stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
@@ -46,7 +48,7 @@ def lower(
     func = unverified(schedule, args, name)
     listed = _state(schedule).dag.tensors if args is None else args
     verify(func, [b for t, b in zip(listed, func.args, strict=True) if isinstance(t.op, ComputeOp)])
-    return func
+    return required_part("open_program")(func, listed) if func.sizes else func
 
 
 def _state(schedule: State | Schedule) -> State:
@@ -111,7 +113,8 @@ def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:
     """A program with the storage that its root stages share and its arguments."""
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT]
     program = allocated(list(dict.fromkeys([b for k in roots for b in facts.own_buffers(k)])), program)
-    return LoweredFunc(name, tuple([facts.arg_buffers[t] for t in facts.args]), program)
+    sizes = tuple(dict.fromkeys([d for t in facts.args for d in t.op.extents if isinstance(d, SizeVar)]))
+    return LoweredFunc(name, tuple([facts.arg_buffers[t] for t in facts.args]), program, sizes)
 
 
 Pass = Callable[[Facts, int, Stmt], Stmt]

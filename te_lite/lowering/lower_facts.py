@@ -16,7 +16,7 @@ from ..expr.lanes import row_major
 from ..expr.simplify import Simplifier
 from ..expr.storage import stored_strides
 from ..expr.visit import is_data
-from ..extensions import installed_part
+from ..extensions import required_part
 from ..later import when_called
 from ..loops.stmt import Buffer
 from ..schedule.loop_value import all_values
@@ -54,7 +54,7 @@ class Facts:
         self.scans = any(stage.op.scans for stage in self.stages)
         self.last_read = last_reads(self) if self.scans else {}
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
-        self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
+        self.arg_buffers = {t: Buffer(t.name, t.dtype, t.op.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.layouts: dict[int, Layout] = {}
         """Of stages that are not stored row by row; arguments are."""
@@ -163,9 +163,7 @@ class Facts:
         for layout in [ask.layout for ask in self.stages[k].asks if ask.layout]:
             self.layouts[k] = when_called(*layout.split(":"))(self, k)
         if self.bounds.storage(k) == "fragment":
-            fragments = installed_part("fragment_layout")
-            assert fragments is not None, "a scope of fragments is refused where there are none"
-            self.layouts[k] = fragments(self, k)
+            self.layouts[k] = required_part("fragment_layout")(self, k)
 
     def _check_storage(self, k: int) -> None:
         """Shared and private storage belong to one kernel."""

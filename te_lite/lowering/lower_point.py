@@ -70,8 +70,8 @@ class Points:
             first = low.minima[k][d]
             last = binary("+", first, int(low.regions(k)[d].extent) - 1)
             before = not low.simplifier.prove(compare(">=", first, 0))
-            behind = not low.simplifier.prove(compare("<", last, axis.length))
-            found += [Edge(axis, env[axis], axis.length, before, behind)] if before or behind else []
+            behind = not low.simplifier.prove(compare("<", last, axis.extent))
+            found += [Edge(axis, env[axis], axis.extent, before, behind)] if before or behind else []
         return found
 
     def _thread_guards(self, k: int, variables: Mapping[int, Expr]) -> list[Expr]:
@@ -184,7 +184,7 @@ class Points:
         own = low.stages[k].where == ATTACHED
         for d, index in enumerate(indices):
             local = low.simplifier.simplify(binary("-", index, low.minima[k][d]) if own else index)
-            size = low.regions(k)[d].extent if own else low.stages[k].op.shape[d]
+            size = low.regions(k)[d].extent if own else low.stages[k].op.extents[d]
             if not (prove(compare(">=", local, 0)) and prove(compare("<", local, size))):
                 return False
         return True

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..computation.tensor import Tensor
-from ..expr.element import TENSOR_NEGATIVE, TENSOR_OPERATOR
-from ..expr.expr import FLOATS, const
+from ..expr.element import TENSOR_OPERATOR
 from .broadcast import add, divide, floor_divide, floor_mod, multiply, subtract
 
 _OPERATORS = {"+": add, "-": subtract, "*": multiply, "/": divide, "//": floor_divide, "%": floor_mod}
@@ -17,10 +15,4 @@ def operate(op: str, a: Any, b: Any) -> Any:
     return _OPERATORS[op](a, b)
 
 
-def negative(x: Tensor) -> Any:
-    """`-x`."""
-    return multiply(x, const(-1.0 if x.dtype in FLOATS else -1, x.dtype))
-
-
 TENSOR_OPERATOR.provide(operate)
-TENSOR_NEGATIVE.provide(negative)

@@ -172,7 +172,8 @@ class Unproven:
 
 Verdict = Proven | Refuted | Unproven
 
-_SAFE: weakref.WeakSet[LoweredFunc] = weakref.WeakSet()
+PROVEN: weakref.WeakSet[LoweredFunc] = weakref.WeakSet()
+"""Programs that need no look any more."""
 
 
 def verdict(func: LoweredFunc, outputs: Collection[Buffer] = ()) -> Verdict:
@@ -218,11 +219,11 @@ def verify(func: LoweredFunc, outputs: Collection[Buffer] = ()) -> None:
     `outputs` are arguments that hold nothing when the program begins; the others may be read and written.
     """
     require_lowered(func)
-    if func in _SAFE:
+    if func in PROVEN:
         return
     match verdict(func, outputs):
         case Refuted(law=law, sentence=sentence):
             raise UnsafeError(f"{func.name}: {law}: {sentence}", law)
         case Unproven(law=law, sentence=sentence):
             raise UnsafeError(f"{func.name}: unproven: {sentence}", law)
-    _SAFE.add(func)
+    PROVEN.add(func)

@@ -73,7 +73,7 @@ class _Reads:
                     self.expr(x, inner)
 
     def load(self, e: Load, scope: Scope) -> None:
-        for d, (index, extent) in enumerate(zip(e.indices, e.tensor.shape, strict=True)):
+        for d, (index, extent) in enumerate(zip(e.indices, e.tensor.op.shape, strict=True)):
             self.expr(index, scope)
             low, high = scope.spans.of(index)
             if scope.never or (low >= 0 and high < extent):

@@ -137,7 +137,7 @@ class Read:
 
     @property
     def size(self) -> int:
-        return self.load.tensor.shape[self.dimension]
+        return self.load.tensor.op.shape[self.dimension]
 
     def element(self, index: object) -> str:
         """What is read, and where: "index 4 of dimension 1 in `A[i, (j + 1)]`"."""

@@ -85,7 +85,7 @@ class Spans:
         if isinstance(e, Const):
             return int(e.value), int(e.value)
         if isinstance(e, Var):
-            return self.boxes.get(e) or range_of(e.dtype)
+            return self.boxes.get(e) or e.range or range_of(e.dtype)
         found = self._known.get(id(e))
         if found is None:
             found = self._known[id(e)] = (e, self._fitting(e))

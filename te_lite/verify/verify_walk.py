@@ -73,7 +73,7 @@ class Walk:
                 self.find("buffers", f"the buffer {b.name} is two arguments")
             if b.scope != "global":
                 self.find("scopes", f"the argument {b.name} must be global, got scope={b.scope!r}")
-        self.stmt(func.body, Scope(Spans({}), frozenset(func.args)))
+        self.stmt(func.body, Scope(Spans({v: v.range for v in func.sizes}), frozenset(func.args)))
 
     def find(self, law: str, sentence: str) -> None:
         self.findings.append(Finding(law, sentence))

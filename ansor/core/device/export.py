@@ -48,6 +48,7 @@ def export_program(
     exporter = _exporter(backend(target.kind.name))
     require_new(PROGRAM, folder)
     func = lower(program, tensors, entry_of(name))
+    require(not func.sizes, ExportError, name, "programs of open sizes are not exported", sizes=func.sizes)
     content = exporter.files(func, str(target))
     known = facts_to_json(func, str(target), target.kind.name, content)
     write_sealed_folder(PROGRAM, folder, content.files, {**(facts or {}), **known})

@@ -5,7 +5,7 @@ Y = A^T [ (G g G^T) * (B^T d B) ] A      a tile of m x m outputs from a = m + 2 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -20,6 +20,7 @@ from .pad import pad
 from .utils import Padding, get_pad_tuple
 
 Matrix = tuple[tuple[Fraction, ...], ...]
+Element = Callable[..., Expr]
 
 _HALF = Fraction(1, 2)
 POINTS = {
@@ -124,10 +125,15 @@ def conv2d_winograd_nhwc(
     nh, nw = -(-out_h // m), -(-out_w // m)
     whole = (0, bottom + nh * m - out_h, right + nw * m - out_w, 0)
     padded = pad(data, (0, top, left, 0), whole, name="data_pad")
-    data_pack = _to_points(_tiles(padded, m, nh, nw), b, dtype)
-    kernel = weight if pre_computed else _kernel_pack(weight, g, dtype)
+    tiles, to, back = _tiles(padded, m, nh, nw), const_matrix(b, dtype, "B"), const_matrix(a, dtype, "A")
+    axes = ("eps", "nu", "p", "ci")
+    data_pack = _transformed(lambda *i: cast(dtype, tiles[i]), to, tiles.shape[2:], axes, "data_pack")
+    kernel = weight
+    if not pre_computed:
+        packed = const_matrix(g, dtype, "G")
+        kernel = _kernel_pack(lambda *i: cast(dtype, weight[i]), weight.shape[3], channels, packed, "kernel_pack")
     bgemm = _multiply(data_pack, kernel, {"layout_free_placeholders": [weight]} if pre_computed else {})
-    inverse = _from_points(bgemm, a, m, dtype)
+    inverse = _transformed(bgemm, back, bgemm.shape[2:], ("vh", "vw", "p", "co"), "inverse")
     return compute(
         (batch, out_h, out_w, bgemm.shape[3]),
         lambda n, h, w, co: inverse[h % m, w % m, n * nh * nw + h // m * nw + w // m, co],
@@ -172,47 +178,28 @@ def _multiply(data_pack: Tensor, kernel: Tensor, attrs: Mapping[str, Any]) -> Te
     )
 
 
-def _to_points(input_tile: Tensor, b: Matrix, dtype: str) -> Tensor:
-    """`B^T d B` for every tile and channel."""
-    matrix = const_matrix(b, dtype, "B")
-    alpha = len(b)
+def _transformed(x: Element, m: Tensor, ends: Sequence[int], axes: Sequence[str], stage: str) -> Tensor:
+    """`M^T x M` for every element of what `ends` are the extents of."""
+    alpha, points = m.shape
     r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
     return compute(
-        input_tile.shape,
-        lambda eps, nu, p, ci: reduction.sum(
-            cast(dtype, input_tile[r_a, r_b, p, ci]) * matrix[r_a, eps] * matrix[r_b, nu], axis=[r_a, r_b]
-        ),
-        name="data_pack",
-        attrs={"auto_scheduler_simplify_const_tensor_indices": ["eps", "nu", "r_a", "r_b"]},
+        (points, points, *ends),
+        lambda *i: reduction.sum(x(r_a, r_b, *i[2:]) * m[r_a, i[0]] * m[r_b, i[1]], axis=[r_a, r_b]),
+        name=stage,
+        attrs={"auto_scheduler_simplify_const_tensor_indices": [*axes[:2], "r_a", "r_b"]},
+        varargs_names=axes,
     )
 
 
-def _from_points(bgemm: Tensor, a: Matrix, m: int, dtype: str) -> Tensor:
-    """`A^T x A` for every tile and filter."""
-    matrix = const_matrix(a, dtype, "A")
-    alpha, _, tiles, filters = bgemm.shape
-    r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
-    return compute(
-        (m, m, tiles, filters),
-        lambda vh, vw, p, co: reduction.sum(
-            bgemm[r_a, r_b, p, co] * matrix[r_a, vh] * matrix[r_b, vw], axis=[r_a, r_b]
-        ),
-        name="inverse",
-        attrs={"auto_scheduler_simplify_const_tensor_indices": ["vh", "vw", "r_a", "r_b"]},
-    )
-
-
-def _kernel_pack(weight: Tensor, g: Matrix, dtype: str) -> Tensor:
-    """`G g G^T` of a weight [3, 3, CI, CO] as [a, a, CO, CI]."""
-    matrix = const_matrix(g, dtype, "G")
-    _, _, channels, filters = weight.shape
+def _kernel_pack(weight: Element, filters: int, channels: int, m: Tensor, stage: str) -> Tensor:
+    """`G g G^T` of a weight (row, column, CI, CO) as [a, a, CO, CI]."""
     r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
     return compute(
-        (len(g), len(g), filters, channels),
+        (m.shape[0], m.shape[0], filters, channels),
         lambda eps, nu, co, ci: reduction.sum(
-            cast(dtype, weight[r_kh, r_kw, ci, co]) * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]
+            weight(r_kh, r_kw, ci, co) * m[eps, r_kh] * m[nu, r_kw], axis=[r_kh, r_kw]
         ),
-        name="kernel_pack",
+        name=stage,
     )
 
 
@@ -235,11 +222,4 @@ def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
     require((kh, kw) == (3, 3), ExprError, "winograd", "the kernel must be 3x3", weight=kernel.shape)
     _, _, g = winograd_transform_matrices(tile_size)
     matrix = const_matrix(g, kernel.dtype, "G")
-    r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
-    return compute(
-        (len(g), len(g), filters, channels),
-        lambda eps, nu, co, ci: reduction.sum(
-            kernel[co, ci, r_kh, r_kw] * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]
-        ),
-        name="transform_weight",
-    )
+    return _kernel_pack(lambda r, s, ci, co: kernel[co, ci, r, s], filters, channels, matrix, "transform_weight")

@@ -1,0 +1,99 @@
+"""Loops that end where nothing is done any more: `for i in 0..256: if 16*i + j < n: S` ends at `(n + 15) // 16`.
+
+A loop of a program for all sizes runs to the end of the greatest one, and guards keep it inside.  What must hold for a
+statement to do anything is found from the inside out: the guards around all that it stores where others see it, each
+with the variables of inner loops where it holds soonest.  Where such a guard bounds the variable of a loop by sizes
+alone, it stands directly inside of that loop as `if i < end`, which emitters print as its end; what it implies is not
+asked again.  What a loop asks in all its iterations alike is asked around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from te_lite.expr.expr import Compare, Const, Expr, Var, binary, compare, logical_and, same
+from te_lite.expr.simplify import Simplifier
+from te_lite.expr.visit import conjuncts, free_vars, is_data, is_size, substitute
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, bodies, with_bodies, written_by
+
+SHORTER = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.BLOCK)
+INNER = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
+
+
+def shortened(s: Stmt, simplifier: Simplifier) -> Stmt:
+    """The statement with loops that end where nothing is done any more."""
+    return _Shortener(simplifier).stmt(s)
+
+
+class _Shortener:
+    def __init__(self, simplifier: Simplifier) -> None:
+        self.simplifier = simplifier
+
+    def stmt(self, s: Stmt) -> Stmt:
+        s = with_bodies(s, tuple(map(self.stmt, bodies(s))))
+        if not isinstance(s, For):
+            return s
+        for guard in (self.needed(s.body, frozenset()) or ()) if s.kind in SHORTER else ():
+            end = self.end(guard, s.var)
+            if end is not None:
+                known = compare("<", s.var, end)
+                return with_bodies(s, (If(known, without(s.body, known)),))
+        match s.body:
+            case If(cond=cond, then=then) if s.kind in INNER and s.var not in free_vars(cond) and not is_data(cond):
+                return If(cond, with_bodies(s, (then,)))
+        return s
+
+    def needed(self, s: Stmt, own: frozenset[Buffer]) -> tuple[Expr, ...] | None:
+        """What must hold for a statement to do what is seen outside of the buffers `own`; None: nothing is."""
+        match s:
+            case If(cond=cond, then=then):
+                found = self.needed(then, own)
+                return None if found is None else (*[c for c in conjuncts(cond) if isinstance(c, Compare)], *found)
+            case Alloc(buffer=buffer, body=body):
+                return self.needed(body, own | {buffer})
+            case Seq(stmts=stmts):
+                seen = [some for x in stmts if (some := self.needed(x, own)) is not None]
+                shared = [c for c in seen[0] if all(any(same(c, x) for x in some) for some in seen)] if seen else []
+                return tuple(shared) if seen else None
+            case For(var=var, extent=extent, body=body):
+                found = self.needed(body, own)
+                soonest = None if found is None else [self.soonest(c, var, extent) for c in found]
+                return None if soonest is None else tuple([c for c in soonest if c is not None])
+        return None if own.issuperset(written_by(s)) else ()
+
+    def soonest(self, c: Expr, var: Var, extent: int) -> Expr | None:
+        """A condition with the value of a variable for which it holds if it does for any."""
+        if var not in free_vars(c):
+            return c
+        moved = self.step(c, var)
+        if moved is None:
+            return None
+        return self.simplifier.simplify(substitute(c, {var: Const(0 if moved > 0 else extent - 1)}))
+
+    def step(self, c: Expr, var: Var) -> int | None:
+        """By how much the left side of `x < y`, less the right one, grows with a variable; None if that varies."""
+        if not isinstance(c, Compare) or c.op not in ("<", "<="):
+            return None
+        left = self.simplifier.simplify(binary("-", c.a, c.b))
+        moved = self.simplifier.simplify(binary("-", substitute(left, {var: binary("+", var, 1)}), left))
+        return int(moved.value) if isinstance(moved, Const) else None
+
+    def end(self, c: Expr, var: Var) -> Expr | None:
+        """The number of first values of a variable for which a condition may hold, if sizes alone decide that."""
+        step = self.step(c, var) if var in free_vars(c) else None
+        if step is None or step <= 0 or not isinstance(c, Compare):
+            return None
+        rest = substitute(binary("-", c.b, c.a), {var: Const(0)})
+        top = binary("+", rest, step - (c.op == "<"))
+        end = self.simplifier.simplify(binary("//", top, step))
+        return end if is_size(end) else None
+
+
+def without(s: Stmt, known: Expr) -> Stmt:
+    """A statement where a condition holds."""
+    match s:
+        case If(cond=cond, then=then):
+            parts: Sequence[Expr] = [c for c in conjuncts(cond) if not same(c, known)]
+            inner = without(then, known)
+            return If(logical_and(*parts), inner) if parts else inner
+    return with_bodies(s, tuple([without(b, known) for b in bodies(s)]))
