@@ -133,8 +133,7 @@ class AddCacheRead:
     paper: ClassVar[str] = "Rule 5 for inputs: cache reads in shared memory (GPU, appendix)."
     departs: ClassVar[str] = (
         "Only consumers that are tiled reductions and read the stage directly get a cache; TVM stops with an error "
-        "when the first one is and another is not.  None either has an operation with several outputs, or one that is "
-        "read at two places (`x[i, r] * x[j, r]`, which TVM does not tile): one cache would hold all between them."
+        "when the first one is and another is not.  None has what is read at two places, or has several outputs."
     )
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
