@@ -126,11 +126,9 @@ class Facts:
             require(ok, LowerError, stage.op.name, law)
         if stage.where == INLINED:
             return
-        for index in range(stage.op.num_outputs):
-            tensor = stage.op.output(index)
-            if stage.op.scans and tensor not in self.arg_buffers and tensor not in self.last_read:
-                continue
-            self.buffers[k, index] = self.arg_buffers.get(tensor) or self._own_buffer(k, tensor)
+        for index, tensor in enumerate(map(stage.op.output, range(stage.op.num_outputs))):
+            if not stage.op.scans or tensor in self.arg_buffers or tensor in self.last_read:
+                self.buffers[k, index] = self.arg_buffers.get(tensor) or self._own_buffer(k, tensor)
 
     def _own_buffer(self, k: int, tensor: Tensor) -> Buffer:
         """Storage for the region of an output of stage k that is no argument."""

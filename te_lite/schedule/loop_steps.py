@@ -223,8 +223,7 @@ def _fusable(state: State, step: Fuse) -> list[Iter]:
     for part in parts:
         ok = part.annotation == "none"
         require(ok, ScheduleError, subject, "the loop is annotated", loop=part.name, annotation=part.annotation)
-    for part in parts[:-1]:
-        ok = not state.attached_to(step.stage, part.uid)
+        ok = part is parts[-1] or not state.attached_to(step.stage, part.uid)
         require(ok, ScheduleError, subject, "only the last loop may have stages attached to it", loop=part.name)
     return parts
 
