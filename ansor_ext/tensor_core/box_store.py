@@ -29,6 +29,7 @@ from ..pipeline.staged_copies import enclosing
 from .copy_boxes import Box, Copy, box_of, can_be_told
 from .instructions import BoxStore, RingCall, Rounded
 from .mma import GROUP_ROW_BYTES, WARPS
+from .near_one import stored_near_one
 from .row_folds import rounded_value
 from .swizzle import Swizzle
 
@@ -156,7 +157,7 @@ def _filled(found: Epilogue, to: Store, inside: Sequence[Expr]) -> Stmt:
         kind = ForKind.UNROLLED if found.turned else pair.kind
         return replace(pair, kind=kind, body=If(logical_and(*inside), to) if inside else to)
     two = Buffer("two", "float32", (pair.extent,), "local")
-    kept: Stmt = Store(two, pair.var, value)
+    kept = stored_near_one(Store(two, pair.var, value), value)
     if inside:
         kept = seq(Store(two, pair.var, const(0, "float32")), If(logical_and(*inside), kept))
     first = BufferLoad(to.buffer, substitute(to.index, {pair.var: as_expr(0)}))

@@ -16,6 +16,7 @@ from .copy_boxes import Box
 from .group_steps import TILE_BYTES
 from .instructions import RingCall
 from .mma_text import instruction_text, wait_text
+from .near_one import with_near_ones
 from .rows_ahead import goes_beside
 from .swizzle import CHUNK_BYTES
 from .vectorized_epilogue import with_vectorized_epilogue
@@ -54,8 +55,9 @@ class CudaTensorCores(TensorCores):
         return tiles_of(body)
 
     def epilogue(self, nest: KernelNest) -> Stmt:
-        """The body of a kernel, with vectors stored by neighbouring threads of a warp together."""
-        return with_vectorized_epilogue(nest)
+        """The body of a kernel, with vectors stored by neighbouring threads of a warp together, and GELU by fewer
+        instructions."""
+        return with_near_ones(with_vectorized_epilogue(nest))
 
     def fenced(self, helpers: dict[str, str]) -> str:
         """The fence, its function among the `helpers`."""

@@ -154,6 +154,21 @@ class Power(Instruction):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class NearOne(Instruction):
+    """`to` = 1 + `function`(`value`), to more bits than 16 bits have; only emitters write it."""
+
+    operands: ClassVar[tuple[str, ...]] = ("to", "value")
+    results: ClassVar[tuple[str, ...]] = ("to",)
+    by_emitters: ClassVar[bool] = True
+    to: BufferLoad
+    value: Any
+    function: str
+
+    def text(self, shown: Callable[[Expr], str]) -> str:
+        return f"{shown(self.to)} = 1 + {self.function}({shown(self.value)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Rounded(Instruction):
     """Two floats, rounded to 16 bits, in neighbours from `to` on; only emitters write it."""
 

@@ -25,9 +25,10 @@ from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
 from te_lite.loops.stmt import Buffer, Instruction
 
-from .instructions import BoxStore, Cut, GroupWait, Power, QuadStore, RingCall, Rounded, WarpLoad, WarpMultiply
+from .instructions import BoxStore, Cut, GroupWait, NearOne, Power, QuadStore, RingCall, Rounded, WarpLoad, WarpMultiply
 from .mma import F32, OPERANDS, MatrixLoad, Mma
 from .mma_meaning import CENTRE, pairs
+from .near_one import HELPERS as NEAR_ONE
 from .ring_text import helpers
 from .tf32_text import FLOAT, cut_float, tile_helpers, tile_name
 from .vectorized_epilogue import HELPERS, NAMES, lanes_text
@@ -190,6 +191,11 @@ def _power_text(writer: Writer, s: Power) -> str:
     return f"{POWER}({_place(writer, s.to)}, {writer.index(s.value)}, {writer.index(s.top)}, {s.factor}f);"
 
 
+def _near_one_text(writer: Writer, s: NearOne) -> str:
+    writer.text.helpers[f"one_and_{s.function}"] = NEAR_ONE[s.function]
+    return f"{writer.index(s.to)} = one_and_{s.function}({writer.index(s.value)});"
+
+
 def _rounded_text(writer: Writer, s: Rounded) -> str:
     element = "f16" if s.to.buffer.dtype == "float16" else "bf16"
     writer.text.helpers[f"rounded_{element}"] = rounded_helper(element)
@@ -199,6 +205,7 @@ def _rounded_text(writer: Writer, s: Rounded) -> str:
 TEXTS: dict[type[Instruction], Callable[[Writer, Any], str]] = {
     WarpMultiply: _multiply_text, WarpLoad: _load_text, QuadStore: _quad_text, Cut: _cut_text,
     RingCall: _ring_text, BoxStore: _ring_text, GroupWait: _wait_text, Power: _power_text, Rounded: _rounded_text,
+    NearOne: _near_one_text,
 }  # fmt: skip
 """How each kind of instruction is written."""
 
