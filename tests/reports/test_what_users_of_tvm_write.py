@@ -55,7 +55,7 @@ INSTEAD: dict[str, tuple[Callable[[], Any], str]] = {
     "tensor.astype": (lambda: A.astype("float16"), r"write topi.cast\(x, dtype\)"),
     "cache_write after a split": (cached_late, "it must come before other steps"),
     "s.normalize": (lambda: te.create_schedule(C.op).normalize(), "s has no 'normalize'; it has"),
-    "te.var": (lambda: te.var("n"), "make a computation for each size"),
+    "te.var": (lambda: te.var("n"), r"write te.size_var\(name, least, most\)"),
     "te.div": (lambda: te.div(A[0, 0], 2.0), r"write a / b of floats, te.truncdiv\(a, b\) of integers"),
     "te.asin": (lambda: te.asin(A[0, 0]), r"write te.call\(name, x\), as in te.call\('acos', x\)"),
     "te.fmod": (lambda: te.fmod(A[0, 0], 2.0), r"write topi.mod\(a, b\) of tensors of floats"),
