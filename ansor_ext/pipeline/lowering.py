@@ -86,8 +86,11 @@ def fetched_ahead(facts: Facts) -> Callable[[int, Stmt], Stmt]:
     check_double_buffers(facts)
 
     def rewritten(root: int, nest: Stmt) -> Stmt:
-        found = {p.loops[0]: p for p in _pipelines(facts, root)}
-        return _Pass(facts, found).visit(nest, False) if found else nest
+        found = _pipelines(facts, root)
+        for alone in [p for p in found if not p.loops]:
+            nest = _of_one_iteration(nest, facts, alone)
+        loops = {p.loops[0]: p for p in found if p.loops}
+        return _Pass(facts, loops).visit(nest, False) if loops else nest
 
     return rewritten
 
@@ -113,7 +116,8 @@ def _pipelines(facts: Facts, root: int) -> list[Pipeline]:
         if stage.double_buffer and stage.attach is not None and facts.roots[k] == root:
             values = [facts.vars[stage.attach.stage][uid] for uid in tile_loops(facts.state, k)]
             groups.setdefault(tuple([v for v in values if isinstance(v, Var)]), []).append(k)
-    return [_pipeline(facts, loops, stages) for loops, stages in groups.items() if loops]
+    found = [_pipeline(facts, loops, stages) for loops, stages in groups.items()]
+    return [p for p in found if p.loops or p.by]
 
 
 def _pipeline(facts: Facts, loops: tuple[Var, ...], stages: Sequence[int]) -> Pipeline:
@@ -215,6 +219,22 @@ class _Iteration:
         if isinstance(s, Store) and s.buffer in self.tiles:
             return Store(self.tiles[s.buffer], self._place(s.buffer, s.index), s.value)
         return with_bodies(s, tuple([self.redirected(b) for b in bodies(s)]))
+
+
+def _of_one_iteration(s: Stmt, facts: Facts, pipeline: Pipeline, repeated: bool = False) -> Stmt:
+    """A nest that the copy engine fetches one tile for, in a ring that may go on from a part of the result to the next:
+    there is no loop in which it would be fetched ahead."""
+    own = frozenset(pipeline.buffers)
+    if isinstance(s, Alloc) and s.buffer in own:
+        copies, compute = _split(s, own)
+        _check_copies(facts, pipeline, copies, compute)
+        tiles = {b: _tiled(b, 1, pipeline.by) for b in pipeline.buffers}
+        at = _Iteration(as_expr(0), {}, tiles, facts.simplifier)
+        moved = [at.redirected(map_exprs(x, lambda e: transform(e, at.swap))) for x in (*copies, compute)]
+        again = [Barrier()] if repeated else []
+        return allocated(list(tiles.values()), seq(*again, *moved[:-1], Barrier(publishes=True), moved[-1]))
+    repeated = repeated or (isinstance(s, For) and s.kind is not ForKind.VTHREAD)
+    return with_bodies(s, tuple([_of_one_iteration(b, facts, pipeline, repeated) for b in bodies(s)]))
 
 
 def _tiled(buffer: Buffer, tiles: int, by: str) -> Buffer:

@@ -19,13 +19,14 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, const, index_xor, logical_and
+from te_lite.expr.expr import BufferLoad, Expr, Var, as_expr, binary, compare, const, index_xor, logical_and, same
 from te_lite.expr.lanes import ceildiv
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import conjuncts, substitute, walk
+from te_lite.expr.visit import conjuncts, substitute, transform, walk
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Stmt, Store, seq
 
 from ..pipeline.staged_copies import enclosing
+from .added_boxes import AddedBoxes, Fetching, added_boxes
 from .copy_boxes import Box, Copy, box_of, can_be_told
 from .instructions import BoxStore, RingCall, Rounded
 from .mma import GROUP_ROW_BYTES, WARPS
@@ -62,6 +63,11 @@ class Group:
         return self.of_part if self.turn is None else self.turn
 
     @property
+    def groups(self) -> int:
+        """Those that store results at the same time, in parts of their own."""
+        return self.count if self.turn is None else 2
+
+    @property
     def places(self) -> int:
         """The boxes of a group in shared memory: of two that compute parts in turns each has one."""
         return PLACES if self.turn is None else 1
@@ -73,6 +79,22 @@ class Group:
     def each_warp(self, s: Stmt) -> Stmt:
         """What one thread of each warp does."""
         return If(compare("==", self.lane, 0), s)
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """What stores results in boxes that are put together in `place`; what is fetched `before` products into them, maybe
+    all that is, whose `barriers` say that it has arrived."""
+
+    body: Stmt
+    place: Buffer
+    before: tuple[Stmt, ...] = ()
+    all_before: bool = False
+    barriers: Buffer | None = None
+
+    @property
+    def held(self) -> list[Buffer]:
+        return [self.place] if self.barriers is None else [self.barriers, self.place]
 
 
 @dataclass(frozen=True)
@@ -115,39 +137,113 @@ class Epilogue:
         return min(1 << self.columns.bit_length() - 1, most) if twice else gcd(self.columns, most)
 
 
-def in_boxes(s: Stmt, group: Group, ranges: Simplifier) -> tuple[Stmt, Buffer] | None:
-    """An epilogue that is stored in boxes, and where these are put together; None where it is none."""
+def in_boxes(s: Stmt, group: Group, ranges: Simplifier, fetching: Fetching | None = None) -> Boxed | None:
+    """An epilogue that is stored in boxes; None where it is none.  An array that it adds may be fetched so, too."""
     found = epilogue_of(s)
     box = None if found is None or not found.has_lines else _box(found, group, ranges)
-    if found is None or box is None:
-        return None
-    store, line, dtype = found.store, found.line, found.store.buffer.dtype
-    rows, wide = (line, ROWS) if found.turned else (ROWS, line)
-    place = Buffer("boxes", dtype, (group.count * PLACES, rows, wide), "shared")
-    count = ceildiv(found.columns, line)
+    return None if found is None or box is None else _boxed(found, box, group, ranges, fetching)
+
+
+def _boxed(found: Epilogue, box: Box, group: Group, ranges: Simplifier, fetching: Fetching | None) -> Boxed:
+    line, result = found.line, found.store.buffer
+    count, nbytes = ceildiv(found.columns, line), ROWS * line * BYTES[result.dtype]
+    added = None if fetching is None else added_boxes(found.store, count, nbytes, group.groups, fetching)
     number, tile = Var("box"), Var(found.across.var.name)
     ranges.bind(number, 0, count - 1)
     ranges.bind(tile, 0, line // TILE - 1)
-    first_tile = binary("min", binary("*", number, line // TILE), (found.columns - line) // TILE)
-    env = {found.across.var: binary("+", first_tile, tile)}
-    value, *asked = [ranges.simplify(substitute(e, env)) for e in (store.value, *found.inside)]
-    inside = [] if found.is_alone else asked  # what is not stored may be anything
-    own = binary("+", binary("*", group.number, group.places), binary("%", number, group.places))
-    left = group.places - 1
-    left = 0 if group.repeats and count % group.places else left  # the last box of the part before may be in this place
-    to = Store(place, ranges.simplify(_place(own, group, found, tile, line, dtype)), value)
-    pair = _filled(found, to, inside)
-    fill = For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
-    first = ranges.simplify(binary("*", own, ROWS * line))
-    at, extents, axis = list(box.start), list(box.extents), -1
-    if found.turned:
-        axis = box.extents.index(found.columns)
-    at[axis], extents[axis] = ranges.simplify(binary("+", at[axis], binary("*", first_tile, TILE))), line
-    box = replace(box, start=(), extents=tuple(extents))
-    stored = BoxStore(f"box_store_{len(at)}d", (BufferLoad(place, first), *at[::-1]), box=box, turned=found.turned)
-    meet = RingCall("group_meets", (group.number,))
-    body = seq(group.once(RingCall("boxes_read", (), left)), meet, fill, meet, group.once(stored))
-    return For(number, count, ForKind.UNROLLED, body), place
+    places = group.places if added is None else added.places
+    rows, wide = (line, ROWS) if found.turned else (ROWS, line)
+    place = Buffer("boxes", result.dtype, (group.groups * places, rows, wide), "shared")
+    boxes = _Boxes(_with_added(found, added), group, ranges, box, line, count, places, place, added)
+    return boxes.boxed(number, tile)
+
+
+def _with_added(found: Epilogue, added: AddedBoxes | None) -> Epilogue:
+    """An epilogue that reads what is added where a thread has it."""
+    if added is None:
+        return found
+    own, load = BufferLoad(added.pair, found.pair.var), added.load
+    value = transform(found.store.value, lambda e: own if isinstance(e, BufferLoad) and same(e, load) else None)
+    return replace(found, store=replace(found.store, value=value))
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """`count` boxes of all that a group stores, with `line` columns each, some `places` of which are in `place`."""
+
+    found: Epilogue
+    group: Group
+    ranges: Simplifier
+    box: Box
+    line: int
+    count: int
+    places: int
+    place: Buffer
+    added: AddedBoxes | None
+
+    def boxed(self, number: Var, tile: Var) -> Boxed:
+        """The epilogue, by the number of a box and the tile in it."""
+        filled, meet = self._fill(number, tile), RingCall("group_meets", (self.group.number,))
+        stored = seq(filled, meet, self.group.once(self._stored(number)))
+        if self.added is not None:
+            return self._with_fetches(self.added, number, stored)
+        left = self.places - 1
+        left = 0 if self.group.repeats and self.count % self.places else left  # the last box of a part may be here
+        body = seq(self.group.once(RingCall("boxes_read", (), left)), meet, stored)
+        return Boxed(For(number, self.count, ForKind.UNROLLED, body), self.place)
+
+    def _with_fetches(self, added: AddedBoxes, number: Var, stored: Stmt) -> Boxed:
+        """An epilogue whose boxes have what is added before they are `stored`."""
+        read, further = RingCall("boxes_read", (), 0), compare("<", number, self.count - self.places)
+        body = seq(added.wait(number, self._own(number), self.ranges), stored)
+        if self.count > self.places:
+            fetched = seq(read, self._fetched(binary("+", number, self.places)))
+            body = seq(body, If(further, self.group.once(fetched)))
+        ahead = Var("box")
+        self.ranges.bind(ahead, 0, self.places - 1)
+        before = self.group.once(seq(read, For(ahead, self.places, ForKind.UNROLLED, self._fetched(ahead))))
+        every = For(number, self.count, ForKind.UNROLLED, body)
+        return Boxed(every, self.place, (before,), self.count == self.places, added.barriers)
+
+    def _own(self, number: Expr) -> Expr:
+        """The place of a box."""
+        within = binary("%", number, self.places)
+        return self.ranges.simplify(binary("+", binary("*", self.group.number, self.places), within))
+
+    def _first_tile(self, number: Expr) -> Expr:
+        last = (self.found.columns - self.line) // TILE
+        return binary("min", binary("*", number, self.line // TILE), last)
+
+    def _fill(self, number: Var, tile: Var) -> Stmt:
+        found, line = self.found, self.line
+        env = {found.across.var: binary("+", self._first_tile(number), tile)}
+        value, *asked = [self.ranges.simplify(substitute(e, env)) for e in (found.store.value, *found.inside)]
+        inside = [] if found.is_alone else asked  # what is not stored may be anything
+        at = _place(self._own(number), self.group, found, tile, line, self.place.dtype)
+        to = Store(self.place, self.ranges.simplify(at), value)
+        pair = _filled(found, to, inside)
+        if self.added is not None:
+            pair = Alloc(self.added.pair, seq(self.added.read(found.pair, to), pair))
+        return For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
+
+    def _at(self, number: Expr) -> tuple[BufferLoad, list[Expr], Box]:
+        """Where a box is put together, where it begins, and what it is."""
+        first = self.ranges.simplify(binary("*", self._own(number), ROWS * self.line))
+        at, extents, axis = list(self.box.start), list(self.box.extents), -1
+        if self.found.turned:
+            axis = self.box.extents.index(self.found.columns)
+        begin = binary("*", self._first_tile(number), TILE)
+        at[axis], extents[axis] = self.ranges.simplify(binary("+", at[axis], begin)), self.line
+        return BufferLoad(self.place, first), at, replace(self.box, start=(), extents=tuple(extents))
+
+    def _stored(self, number: Var) -> Stmt:
+        to, at, box = self._at(number)
+        return BoxStore(f"box_store_{len(at)}d", (to, *at[::-1]), box=box, turned=self.found.turned)
+
+    def _fetched(self, number: Expr) -> Stmt:
+        assert self.added is not None
+        to, at, box = self._at(number)
+        return self.added.fetch(box, to, at, self._own(number), ROWS * self.line * BYTES[self.place.dtype])
 
 
 def _filled(found: Epilogue, to: Store, inside: Sequence[Expr]) -> Stmt:

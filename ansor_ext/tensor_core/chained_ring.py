@@ -156,7 +156,7 @@ class _ChainedRing:
         last, boxes = seq(*chain.last), None
         found = in_boxes(last, group, self.ranges)
         if found is not None:
-            last, boxes = unrolled(found[0]), found[1]
+            last, boxes = unrolled(found.body), found.place
         share = self._share()
         consumed = self._in_parts(seq(*self._consumed(), *chain.inverted, last))
         ended = [] if boxes is None else [group.once(RingCall("boxes_read", (), 0))]

@@ -23,6 +23,7 @@ from codegen_cuda.text.text import TYPES, CudaText, registers
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr
+from te_lite.loops.c_text import ADD
 from te_lite.loops.stmt import Buffer, Instruction
 
 from .instructions import BoxStore, Cut, GroupWait, NearOne, Power, QuadStore, RingCall, Rounded, WarpLoad, WarpMultiply
@@ -139,7 +140,7 @@ def instruction_text(writer: Writer, s: Instruction) -> str:
 
 
 def _place(writer: Writer, e: BufferLoad) -> str:
-    return f"{writer.buffer(e.buffer)} + {writer.index(e.index)}"
+    return f"{writer.buffer(e.buffer)} + {writer.text.expr(e.index, ADD)}"
 
 
 def _multiply_text(writer: Writer, s: WarpMultiply) -> str:

@@ -28,7 +28,7 @@ from ..axes.steps import JoinAxes
 from ..split_reductions.split_reduction import is_part_of_split
 from .copied_factors import is_copied
 from .float_parts import by_parts
-from .product_roles import Roles, are_windows, roles_of, terms_of_groups, turns_of
+from .product_roles import MOST, Roles, are_windows, roles_of, terms_of_groups, turns_of
 from .warp_tiles import RING_TILES
 
 LINES, SHORT = (2, 4, 8), 64
@@ -62,8 +62,6 @@ KINDS = (Kind(), Kind(True), Kind(joined=True), Kind(True, joined=True))
 CLUSTERS, SECTOR_BYTES = ((1, 1), (2, 1), (1, 2)), 32
 """Blocks of a cluster, rows and columns of them, which share the tiles of a ring that are the same for them: a launch
 of clusters takes longer, but rows that begin within a sector of L2 cost twice what others do."""
-MOST = (128, 256)
-"""Rows and columns of the largest block."""
 SPLIT_TURNS = 4
 """Iterations of a part that blocks of a cluster add up, at least: its sums are put where its ring was."""
 FEW_BLOCKS = 4 * NOMINAL_SMS

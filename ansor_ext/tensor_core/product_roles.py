@@ -29,6 +29,7 @@ from te_lite.expr.lanes import ceildiv
 from te_lite.expr.visit import walk
 from te_lite.schedule.state import INLINED, State
 
+from ..analysis.nominal import NOMINAL_SMS
 from ..analysis.own_stages import axes_read, extents_of, is_untouched
 from ..analysis.product_roles import Factor, factor_of, factors_read, sides_of
 from ..axes.derive import axes_in_order, plain_read
@@ -47,6 +48,8 @@ HOPPER = ("H100", "H200")
 FEWEST_TERMS_OF_PARTS = 32
 """Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds.  Groups
 of warps add up all terms of a turn in the tensor core, so of them there must be two turns."""
+MOST = (128, 256)
+"""Rows and columns of the largest block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +104,25 @@ def roles_of(
 def _suits_ring(state: State, roles: Roles, extents: Sequence[int], space: int) -> bool:
     """Whether the copy engine can fetch both factors as tensor cores read them: from rows of memory that begin at
     multiples of 16 bytes, along the terms, or, of two bytes, in whole lines along the other side; in two turns and
-    more."""
+    more, or in one for each of several parts of the result."""
     line = terms_of_groups(roles.op)
-    if _turns(roles, extents, space) < 2 or (roles.b.last == roles.b.side and extents[roles.n] < line):
-        return False
     nbytes, factors = roles.op.element.nbytes, (roles.a, roles.b)
+    if _turns(roles, extents, space) < 2 and (nbytes != 2 or not _goes_on(roles, extents)):
+        return False
+    if roles.b.last == roles.b.side and extents[roles.n] < line:
+        return False
     rows = [state.stages[f.stage].op.output().shape[-1] * nbytes for f in factors]
     if has_parts(state, roles.a.stage):
         return False
     along = all(f.last == f.terms or (f.last == f.side and nbytes == 2) for f in factors)
     plain = all(is_stored(state, f.stage) for f in factors)
     return along and plain and all(n % ROW_BYTES == 0 for n in rows)
+
+
+def _goes_on(roles: Roles, extents: Sequence[int]) -> bool:
+    """Whether blocks have several parts of the result, however large these are."""
+    blocks: int = ceildiv(extents[roles.m], MOST[0]) * ceildiv(extents[roles.n], MOST[1])
+    return blocks > NOMINAL_SMS
 
 
 def _roles(

@@ -6,7 +6,7 @@
 
 An array to which a product is added has as many bytes as the result.  Threads that multiply have nothing else to do
 while the first tiles arrive, and perhaps registers left.  Where blocks compute several parts of the result, another
-group multiplies meanwhile.
+group multiplies meanwhile.  What the copy engine can fetch in boxes does not take registers (`added_boxes.py`).
 """
 
 from __future__ import annotations

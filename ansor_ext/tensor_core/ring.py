@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from codegen_cuda.emission.launch_bounds import SHARED_BYTES
 from codegen_cuda.program.cuda_program import KernelNest
 from te_lite.bounds.loop_scope import BLOCKS, LANES
 from te_lite.expr.dtype import BYTES
@@ -48,15 +49,17 @@ from te_lite.expr.expr import (
 )
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute
-from te_lite.loops.stmt import Buffer, For, If, Stmt, Store, allocated, map_exprs, seq, stmts_of
+from te_lite.loops.stmt import Buffer, For, ForKind, If, Stmt, Store, allocated, map_exprs, seq, stmts_of
 
-from .box_store import Group, in_boxes
+from .added_boxes import Fetching
+from .box_store import PLACES, ROWS, Boxed, Group, in_boxes
 from .copy_boxes import Box
 from .instructions import BoxStore, RingCall, numbered
-from .mma import WARPS
+from .mma import GROUP_ROW_BYTES, WARPS
+from .more_tiles import with_more_tiles
 from .reads_ahead import with_reads_ahead
 from .ring_fetches import boxes_of, bytes_of, fetch_at
-from .ring_parts import Pipe, guards_of, pipe_of
+from .ring_parts import Pipe, guards_of, pipe_of, with_work
 from .ring_turns import Turns
 from .split_ring import Shares
 from .swizzle import line_of
@@ -69,6 +72,8 @@ those that multiply, get then."""
 FETCHING = 2
 """Warps that fetch, each every other tile: with one, an iteration of 64 x 72 to 64 x 112 took some 240 cycles, however
 few its products were."""
+BYTES_OF_BOXES, BYTES_OF_BARRIERS = PLACES * ROWS * GROUP_ROW_BYTES, 1024
+"""Of shared memory: those of a group for boxes of results, and of all barriers, with what they are aligned to."""
 CLUSTER, BLOCKS_OF_CLUSTER, EIGHT = "blockIdx.y", (2, 4), 8
 """Where blocks are a cluster, and how many; rows after which a swizzle repeats."""
 
@@ -76,10 +81,16 @@ CLUSTER, BLOCKS_OF_CLUSTER, EIGHT = "blockIdx.y", (2, 4), 8
 def in_ring(nest: KernelNest, shares: Shares | None = None) -> KernelNest:
     """A kernel with a producer and consumers of its tiles, whose blocks add up `shares` of sums where they have them.
     Raises EmitError for one that has another form."""
-    nest = _with_work(nest)
+    nest = with_work(nest)
     ranges = nest.ranges()
-    pipe = pipe_of(nest, ranges)
-    pipe = pipe if shares else with_reads_ahead(pipe, _registers(pipe, nest.block[1] // WARPS))
+    pipe, groups = pipe_of(nest, ranges), nest.block[1] // WARPS
+    if shares is None:
+        boxes = max(BYTES_OF_BOXES, 2 * pipe.sums * WARPS * LANES)  # those of all results, of 16 bits
+        room = SHARED_BYTES - max(groups, 2) * boxes - BYTES_OF_BARRIERS
+        pipe = with_more_tiles(pipe, room, ranges)
+        boxed = _Ring(nest, ranges, pipe, shares).boxed
+        if boxed is None or not boxed.all_before:
+            pipe = with_reads_ahead(pipe, _registers(pipe, groups))
     return _Ring(nest, ranges, pipe, shares).nest_in_roles()
 
 
@@ -88,17 +99,6 @@ def _registers(pipe: Pipe, groups: int) -> int:
     if groups == 2 and pipe.sums > MANY_SUMS:
         return MANY_REGISTERS
     return min(REGISTER_FILE // ((groups + 1) * WARPS * LANES), MOST_REGISTERS)
-
-
-def _with_work(nest: KernelNest) -> KernelNest:
-    """The kernel without blocks beyond the last one that stores anything, where there is one part of the result."""
-    loops = dict(nest.loops)
-    for c in guards_of(nest.body, frozenset(loop.var for tag, loop in loops.items() if tag in BLOCKS)):
-        for tag, loop in nest.loops.items():
-            match c:
-                case Compare(op="<", a=Var() as a, b=Const(value=value)) if a is loop.var:
-                    loops[tag] = replace(loop, extent=min(loop.extent, int(value)))
-    return KernelNest(loops, nest.body)
 
 
 def _is_for_all(f: Fetch, cluster: For) -> bool:
@@ -168,16 +168,35 @@ class _Ring:
         return loop if loop is not None and found and any(_is_for_all(f, loop) for f in self.pipe.fetches) else None
 
     @cached_property
-    def stored(self) -> tuple[Stmt, Buffer | None]:
-        """How results are stored, and where boxes of them are put together, if they are."""
-        last = seq(*self.pipe.last)
-        return in_boxes(last, self.group, self.ranges) or (last, None)
+    def boxed(self) -> Boxed | None:
+        """How results are stored in boxes, if they are."""
+        return in_boxes(seq(*self.pipe.last), self.group, self.ranges, self._fetching)
+
+    @property
+    def stored(self) -> Stmt:
+        """How results are stored."""
+        return seq(*self.pipe.last) if self.boxed is None else self.boxed.body
+
+    @property
+    def between(self) -> list[Expr]:
+        """The conditions without which a part is left out, or a block of a cluster, whose iterations are not."""
+        own = [c for c in self.guards if self.cluster is not None and self.cluster.var in free_vars(c)]
+        return [*[c for c in self.guards if not self._lasts(c)], *[c for c in own if self._lasts(c)]]
+
+    @property
+    def _fetching(self) -> Fetching | None:
+        """Where boxes of what results are computed of may be fetched: in every part, before its products."""
+        if self.shares is not None or self.pipe.added or self.pipe.ahead or self.between:
+            return None
+        number = as_expr(0) if self.pipe.part is None else self.pipe.part.var
+        held = sum([f.tile.size * BYTES[f.tile.dtype] for f in self.pipe.fetches]) + BYTES_OF_BARRIERS
+        return Fetching(binary("//", number, 2) if self.in_turns else number, SHARED_BYTES - held)
 
     @cached_property
     def results(self) -> dict[Buffer, tuple[Expr, int]]:
         """Where the rows of a block's results begin in the array, and how many it has, by the tile of A; of columns by
         that of B.  None unless boxes of them are stored."""
-        last = self.stored[0]
+        last = self.stored
         stored = [s for s in stmts_of(last) if isinstance(s, BoxStore)]
         if len(stored) != 1 or stored[0].box is None:
             return {}
@@ -213,9 +232,7 @@ class _Ring:
         """The same kernel, with one group of warps more."""
         pipe, group = self.pipe, self.group
         turns, counted = self.turns, self.turns.counted or ()
-        last, boxes = self.stored
-        own = [c for c in self.guards if self.cluster is not None and self.cluster.var in free_vars(c)]
-        between = [*[c for c in self.guards if not self._lasts(c)], *[c for c in own if self._lasts(c)]]
+        last, boxed, between = self.stored, self.boxed, self.between
         last = If(logical_and(*between), last) if between else last
         if self.shares is not None:
             last = seq(self.shares.added(pipe.product.b.buffer, self.warps * LANES), last)
@@ -226,19 +243,27 @@ class _Ring:
         ]
         threads = self.groups * WARPS
         produces = compare(">=", self.warp, threads)
-        ended = [] if boxes is None else [group.once(RingCall("boxes_read", (), 0))]
-        blocks = 1 if self.cluster is None else self.cluster.extent
-        given = BufferLoad(turns.barriers, as_expr(0)), as_expr(pipe.tiles), as_expr(self.warps * blocks)
-        opened: Stmt = RingCall("ring_open" if self.cluster is None else "cluster_open", given)
+        ended = [] if boxed is None else [group.once(RingCall("boxes_read", (), 0))]
         closed = [] if self.cluster is None and self.shares is None else [RingCall("cluster_close", ())]
         work = turns.of_group(seq(*self._cleared(), roles[1], *ended))
         consumes = If(compare("<", self.warp, threads), work)
         first = [Store(b, as_expr(0), as_expr(0)) for b in counted]
-        opened = seq(RingCall("turn_open", (turns.next_part,)), opened) if self.in_turns else opened
-        body = seq(opened, *first, If(produces, roles[0]), consumes, *closed)
-        held = [*pipe.held, turns.barriers, *counted, *([boxes] if boxes is not None else [])]
+        body = seq(*self._opened(), *first, If(produces, roles[0]), consumes, *closed)
+        held = [*pipe.held, turns.barriers, *counted, *([] if boxed is None else boxed.held)]
         loops = {**self.nest.loops, "threadIdx.y": replace(self.nest.loops["threadIdx.y"], extent=threads + WARPS)}
         return KernelNest(loops, allocated(held, numbered(body)))
+
+    def _opened(self) -> Iterator[Stmt]:
+        """What makes the barriers ready, those of the ring last: then all threads meet."""
+        if self.boxed is not None and self.boxed.barriers is not None:
+            barriers = self.boxed.barriers
+            yield RingCall("boxes_open", (BufferLoad(barriers, as_expr(0)), as_expr(barriers.size)))
+        if self.in_turns:
+            yield RingCall("turn_open", (self.turns.next_part,))
+        blocks = 1 if self.cluster is None else self.cluster.extent
+        numbers = as_expr(self.pipe.tiles), as_expr(self.warps * blocks)
+        name = "ring_open" if self.cluster is None else "cluster_open"
+        yield RingCall(name, (BufferLoad(self.turns.barriers, as_expr(0)), *numbers))
 
     def _role(self, body: Stmt, share: str, registers: int, in_turns: bool = False) -> Stmt:
         """What threads of a role do, for each part of the result up to the last one that there is.
@@ -320,19 +345,27 @@ class _Ring:
             yield replace(call, function=name, number=None if cluster is None else cluster.extent)
 
     def _cleared(self) -> list[Stmt]:
-        """Zeros where a block that begins at the edge of an array fetches nothing."""
-        calls: list[Stmt] = []
-        first = {} if self.pipe.part is None else {self.pipe.part.var: as_expr(0)}
-        for f in self.pipe.fetches:
-            for start, edge in self._edges(f):
-                axis, stride = _rows_axis(f.box), (f.tile.strides or (f.tile.size,))[0]
-                size, nbytes = size_of(f.tile), BYTES[f.tile.dtype]
-                count = (f.box.view[axis] - edge) * (size // f.box.extents[axis])
-                rest = size - count
-                numbers = f.tile.shape[0], stride * nbytes, rest * nbytes, self.groups
-                call = RingCall("ring_clear", (BufferLoad(f.tile, as_expr(count)), *map(as_expr, numbers)))
-                calls.append(If(compare(">=", self.ranges.simplify(substitute(start, first)), edge), call))
-        return [*calls, RingCall("groups_meet", (as_expr(self.groups),))] if calls else []
+        """Zeros in tiles of which the first part that they are of, at the edge of an array, fetches less."""
+        tiles, extent, part = self.pipe.tiles, self.pipe.loop.extent, self.pipe.part
+        first, each = Var("tile"), tiles if tiles <= extent else 1
+        self.ranges.bind(first, 0, tiles // each - 1)
+        env = {} if part is None else {part.var: binary("//", first, extent) if each == 1 else as_expr(0)}
+        found = [(f, start, edge) for f in self.pipe.fetches for start, edge in self._edges(f)]
+        calls = [
+            If(compare(">=", self.ranges.simplify(substitute(start, env)), edge), self._clear(f, edge, first, each))
+            for f, start, edge in found
+        ]
+        cleared = For(first, tiles // each, ForKind.SERIAL, seq(*calls)) if calls else None
+        return [] if cleared is None else [cleared, RingCall("groups_meet", (as_expr(self.groups),))]
+
+    def _clear(self, f: Fetch, edge: int, tile: Expr, count: int) -> Stmt:
+        """Zeros in so many tiles, from one on, where what lies behind the edge would be."""
+        axis, stride = _rows_axis(f.box), (f.tile.strides or (f.tile.size,))[0]
+        size, nbytes = size_of(f.tile), BYTES[f.tile.dtype]
+        inside = (f.box.view[axis] - edge) * (size // f.box.extents[axis])
+        at = self.ranges.simplify(binary("+", binary("*", tile, stride), inside))
+        numbers = count, stride * nbytes, (size - inside) * nbytes, self.groups
+        return RingCall("ring_clear", (BufferLoad(f.tile, at), *map(as_expr, numbers)))
 
     def _release(self, tile: Expr) -> Stmt:
         """A warp waits for its own part of a product only, so each releases a tile, in all blocks that fill it."""
@@ -352,11 +385,15 @@ class _Ring:
             work = [*loads, meet, product, now, *pipe.added, *turns.counting()]
             return seq(*pipe.clear, replace(loop, body=seq(turns.wait(False), *work)), last)
         through = before
-        if turns.counted is None:
+        if loop.extent == 1:
+            through = self._release(turns.tile) if turns.counted is None else before
+        elif turns.counted is None:
             end = {loop.var: as_expr(loop.extent)}
             through = map_exprs(before, lambda e: self.ranges.simplify(substitute(e, end)))
-        body = seq(turns.wait(False), product, If(compare(">", loop.var, 0), before), *turns.counting())
+        several, over = loop.extent > 1, self.group.once(RingCall("ring_release", (turns.next_part,)))
+        released = [If(compare(">", loop.var, 0), before)] if several else []
+        body = seq(turns.wait(False), product, *released, *turns.counting())
         if self.in_turns:
-            over = self.group.once(RingCall("ring_release", (turns.next_part,)))
-            body = seq(body, If(compare("==", loop.var, loop.extent - 1), over))
-        return seq(*pipe.clear, *pipe.ahead, *turns.begun(), replace(loop, body=body), through, last)
+            body = seq(body, If(compare("==", loop.var, loop.extent - 1), over) if several else over)
+        ahead = pipe.ahead if self.boxed is None else (*pipe.ahead, *self.boxed.before)
+        return seq(*pipe.clear, *ahead, *turns.begun(), replace(loop, body=body), through, last)

@@ -7,18 +7,33 @@ What is copied before the loop must be what iterations would copy, by one thread
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegen_cuda.program.cuda_program import KernelNest, loads_in
-from te_lite.expr.expr import Expr, Var, same
+from te_lite.bounds.loop_scope import BLOCKS
+from te_lite.expr.expr import Compare, Const, Expr, Var, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import conjuncts, free_vars
-from te_lite.loops.stmt import Barrier, Buffer, For, If, Stmt, Store, bodies, flattened, stmts_of, stored_in
+from te_lite.loops.stmt import (
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Stmt,
+    Store,
+    bodies,
+    flattened,
+    stmts_of,
+    stored_in,
+)
 
 from .instructions import WarpMultiply
 from .pixel_boxes import PixelBoxes
 from .ring_fetches import require_private, require_turns, tiles_of
 from .tile_copies import Copies, Fetch, blocks_of, refuse
+
+LAW = "a kernel must have one loop over pipelined tiles that groups of warps multiply, or one product of tiles"
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,17 @@ def guards_of(s: Stmt, around: frozenset[Var]) -> list[Expr]:
     return [c for c in first if all(any(same(c, x) for x in conds) for conds in each)]
 
 
+def with_work(nest: KernelNest) -> KernelNest:
+    """The kernel without blocks beyond the last one that stores anything, where there is one part of the result."""
+    loops = dict(nest.loops)
+    for c in guards_of(nest.body, frozenset(loop.var for tag, loop in loops.items() if tag in BLOCKS)):
+        for tag, loop in nest.loops.items():
+            match c:
+                case Compare(op="<", a=Var() as a, b=Const(value=value)) if a is loop.var:
+                    loops[tag] = replace(loop, extent=min(loop.extent, int(value)))
+    return KernelNest(loops, nest.body)
+
+
 def _conditions(s: Stmt, above: tuple[Expr, ...] = ()) -> Iterator[tuple[Expr, ...]]:
     """The conditions around each store to global memory."""
     if isinstance(s, Store) and s.buffer.storage == "global":
@@ -75,7 +101,9 @@ def pipe_of(nest: KernelNest, ranges: Simplifier) -> Pipe:
     if isinstance(part, For):
         parts = list(flattened(part.body, held))
     places = [k for k, s in enumerate(parts) if _is_pipeline(s)]
-    refuse(len(places) == 1, "a kernel must have one loop over pipelined tiles that groups of warps multiply")
+    if not places:
+        return _of_one_turn(nest, part, parts, tuple(held), ranges)
+    refuse(len(places) == 1, LAW)
     loop = parts[places[0]]
     assert isinstance(loop, For)
     _, fetch, *work = flattened(loop.body, held)
@@ -98,6 +126,25 @@ def pipe_of(nest: KernelNest, ranges: Simplifier) -> Pipe:
     like = {f.tile: f.box for f in fetches}
     _check(found, fetch, [copies_of.fetch(s, ranges, like[next(iter(stored_in(s)))]) for s in copies], ranges)
     return found
+
+
+def _of_one_turn(
+    nest: KernelNest, part: For | None, parts: Sequence[Stmt], held: tuple[Buffer, ...], ranges: Simplifier
+) -> Pipe:
+    """The parts of a kernel whose sums are of one tile: a loop of one iteration, and nothing fetched before it."""
+    places = [k for k, s in enumerate(parts) if isinstance(s, WarpMultiply)]
+    refuse(len(places) == 1, LAW)
+    product, copies_of = parts[places[0]], Copies(nest, ranges, PixelBoxes(blocks_of(nest, part)))
+    assert isinstance(product, WarpMultiply)
+    tiles = {e.buffer for e in product.places if e.buffer.pipelined}
+    before = [s for s in parts[: places[0]] if not isinstance(s, Barrier)]
+    copies = [s for s in before if stored_in(s) and stored_in(s) <= tiles]
+    clear, last = [s for s in before if s not in copies], parts[places[0] + 1 :]
+    ranges.bind(turn := Var("turn"), 0, 0)
+    fetches = tuple([copies_of.fetch(s, ranges) for s in copies])
+    refuse({f.tile for f in fetches} == tiles and len(fetches) == len(tiles), LAW)
+    require_private([*clear, *last])
+    return Pipe(held, part, tuple(clear), For(turn, 1, ForKind.SERIAL, product), fetches, (), product, (), tuple(last))
 
 
 def _is_pipeline(s: Stmt) -> bool:

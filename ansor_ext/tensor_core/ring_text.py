@@ -40,6 +40,13 @@ _TURN_OPEN = f"""\
   if (threadIdx.x + threadIdx.y == 0)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)));
 }}"""
+_BOXES_OPEN = f"""\
+// Before ring_open: barriers of boxes that one thread each has fetched.
+{_HEAD} boxes_open(void *barriers, int count) {{
+  if (threadIdx.x + threadIdx.y == 0)
+    for (int box = 0; box < count; ++box)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barriers) + 8 * box));
+}}"""
 _AWAIT = f"""\
 {_HEAD} ring_await(const void *barrier, int parity) {{
   asm volatile("{{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again; }}"
@@ -168,7 +175,8 @@ _PIXELS = f"""\
 
 FUNCTIONS = {
     "ring_open": _open("ring_open", "__syncthreads();"),
-    "turn_open": _TURN_OPEN, "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
+    "turn_open": _TURN_OPEN, "boxes_open": _BOXES_OPEN,
+    "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
     "registers_less": _SHARE.format(name="registers_less", kind="dec"),
     "registers_more": _SHARE.format(name="registers_more", kind="inc"),
     "group_meets": _MEET, "boxes_read": _READ, "pixels_fetch_4d": _PIXELS,

@@ -45,7 +45,8 @@ class Turns:
     @property
     def number(self) -> Expr:
         """The number of an iteration among those of all parts."""
-        turn, part = self.pipe.loop.var, self.pipe.part
+        part = self.pipe.part
+        turn: Expr = self.pipe.loop.var if self.pipe.loop.extent > 1 else as_expr(0)
         return turn if part is None else binary("+", binary("*", part.var, self.pipe.loop.extent), turn)
 
     @property

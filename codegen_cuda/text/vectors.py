@@ -23,7 +23,7 @@ from typing import Protocol, TypeGuard
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.expr.visit import children, free_vars, walk
-from te_lite.loops.c_text import POSTFIX, TERNARY
+from te_lite.loops.c_text import ADD, POSTFIX, TERNARY
 from te_lite.loops.stmt import Buffer, For, If, Seq, Stmt, Store
 
 from ..passes.vector_writes import APART
@@ -190,7 +190,7 @@ class VectorStore:
 
     def _offset(self, start: Expr) -> str:
         base = self.writer.lane.get(self.loop.var, "")
-        parts = [] if isinstance(start, Const) and start.value == 0 else [self.writer.text.expr(start)]
+        parts = [] if isinstance(start, Const) and start.value == 0 else [self.writer.text.expr(start, ADD)]
         parts += [base] if base else []
         return f" + {' + '.join(parts)}" if parts else ""
 

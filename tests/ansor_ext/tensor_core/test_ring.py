@@ -177,24 +177,6 @@ def test_columns_are_stored_once_where_the_result_may_replace_what_is_read() -> 
         assert "min(box" in emit(lowered(replace(wide, bias=True))).source
 
 
-@emulated
-@pytest.mark.parametrize("columns", [48, 160])
-def test_an_array_that_is_added_is_read_before_products(columns: int) -> None:
-    """Where a block computes one part, and threads have registers for both."""
-    for blocks, tiles, ahead in ((64, 2, True), (2, 2, False)):
-        of = Onto(**vars(replace(HALF, sizes=(70, 200, 136), block=(64, columns, 64), warp=(16, columns), turned=True,
-                                 blocks_at_once=blocks, tiles=tiles)))  # fmt: skip
-        made = emit(lowered(of))
-        text = made.source
-        assert ("ahead[" in text) == ahead
-        assert not ahead or text.index("ahead[") < text.index("wgmma_wait_for_last();\n")
-        a, b = of.inputs(np.random.default_rng(0))
-        z, out = [np.random.default_rng(1).standard_normal((70, 200)).astype("float32") for _ in range(2)]
-        run_program(made, [a, b, z, out])
-        want = a.astype("float64") @ b.astype("float64").T + z
-        assert (np.abs(out - want) <= 1e-5 * (np.abs(a).astype("float64") @ np.abs(b).astype("float64").T + 8)).all()
-
-
 def test_registers_are_shared_out_between_two_groups_only() -> None:
     """What three groups of many sums asked for would never be free; one that has several parts takes turns."""
     for groups, blocks, shared in ((1, 8, False), (1, 2, True), (2, 8, True), (3, 8, False)):

@@ -247,6 +247,10 @@ def test_only_hopper_and_factors_that_lie_in_rows_have_rings() -> None:
     )
     for args in nonempty(none):
         assert not rings(args), args
+    found = rings(args := product(20000, 256, 64, b="nk"))  # one turn, but several parts of the result a block
+    space, point = space_of(found[0], TARGET, HARDWARE), table(products(found[0])[0], HARDWARE).points[-1]
+    made = emit(te.lower(concrete(home(space), row_of(space, point), TARGET, HARDWARE), args))
+    assert "ring_open(barriers" in made.source and made.kernels[0].grid == (132, 1, 1)
     a, b = [te.placeholder((256, 256), name=x, dtype="float16") for x in "XY"]
     r = te.reduce_axis((0, 256), "r")
     x = te.compute((256, 256), lambda i, j: a[i, j] * a[i, j], name="S")

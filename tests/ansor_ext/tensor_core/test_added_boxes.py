@@ -1,0 +1,102 @@
+"""Arrays that products are added to, in a ring: fetched in boxes of results, or read ahead; rings of few iterations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from codegen_cuda import CudaProgram, emit
+from codegen_cuda.emulation.emulator import run_program
+from codegen_cuda.emulation.emulator_report import EmulatorError
+from tests.ansor_ext.tensor_core.mma_schedules import Ring, Tiled
+from tests.ansor_ext.tensor_core.test_ring import HALF, ROUNDED, Onto, emulated, lowered
+
+
+class OntoHalves(Ring):
+    """One that is added to an array of other elements than those of the result."""
+
+    def tensors(self) -> list[te.Tensor]:
+        a, b, c = Tiled.tensors(self)
+        z = te.placeholder(c.shape, name="Z", dtype="float16")
+        return [a, b, z, te.compute(c.shape, lambda i, j: c[i, j] + te.cast("float32", z[i, j]))]
+
+
+def assert_added(of: Ring, source: str, made: CudaProgram) -> None:
+    """The emulator, against float64, with a result that holds NaN; `source` is the dtype of what is added."""
+    rng, shape = np.random.default_rng(1), of.sizes[:2]
+    a, b = of.inputs(np.random.default_rng(0))
+    z, out = rng.standard_normal(shape).astype(source), np.full(shape, np.nan, of.out)
+    run_program(made, [a, b, z, out])
+    want = a.astype("float64") @ b.astype("float64").T + z
+    size = np.abs(a).astype("float64") @ np.abs(b).astype("float64").T + 8
+    assert (np.abs(out - want) <= 1e-5 * size + ROUNDED[of.out] * np.abs(want)).all()
+
+
+def wide(of: type[Ring], columns: int, blocks: int, tiles: int, **given: object) -> Ring:
+    made = replace(HALF, block=(64, columns, 64), warp=(16, columns), turned=True, blocks_at_once=blocks, tiles=tiles)
+    return of(**{**vars(made), **given})
+
+
+@emulated
+@pytest.mark.parametrize("columns", [48, 160])
+def test_an_array_of_other_elements_is_read_before_products(columns: int) -> None:
+    """Where a block computes one part, and threads have registers for both."""
+    for blocks, tiles, ahead in ((64, 2, True), (2, 2, False)):
+        of = wide(OntoHalves, columns, blocks, tiles, sizes=(70, 200, 136))
+        text = (made := emit(lowered(of))).source
+        assert ("ahead[" in text) == ahead and "arrived" not in text
+        assert not ahead or text.index("ahead[") < text.index("wgmma_wait_for_last();\n")
+        assert_added(of, "float16", made)
+
+
+ONTO = {
+    "one part": wide(Onto, 48, 64, 2, sizes=(70, 200, 136)),
+    "groups in turns": wide(Onto, 128, 2, 3, sizes=(200, 256, 136), out="float16"),
+    "two groups": wide(Onto, 96, 1, 4, sizes=(130, 296, 136), out="float16", block=(128, 96, 64)),
+    "one iteration a part": wide(Onto, 64, 2, 4, sizes=(328, 192, 64), out="float16"),
+    "one iteration, two groups": wide(Onto, 64, 5, 2, sizes=(136, 640, 64), block=(128, 64, 64)),
+    "fewer places than boxes": wide(Onto, 256, 1, 5, sizes=(70, 512, 328)),
+}
+
+
+@emulated
+@pytest.mark.parametrize("name", ONTO)
+def test_an_array_that_is_added_is_fetched_in_boxes(name: str) -> None:
+    """Before the products of a part, into the places of its results."""
+    of = ONTO[name]
+    text = (made := emit(lowered(of))).source
+    assert "ahead[" not in text and len({m.argument for m in made.kernels[0].maps}) == 4
+    assert ("ring_expect(arrived" in text[text.index("box_store_2d(map") :]) == (name == "fewer places than boxes")
+    assert_added(of, of.out, made)
+
+
+def test_a_ring_goes_on_in_tiles_of_other_parts() -> None:
+    """With as many as there is room for, where a part has few iterations."""
+    for blocks, terms, tiles in ((2, 64, 8), (2, 128, 8), (64, 128, 2), (2, 328, 4)):
+        source = emit(lowered(wide(Ring, 64, blocks, 4, sizes=(328, 256, terms)))).source
+        assert f"ring_open(barriers + 0, {tiles}, 4);" in source, (blocks, terms)
+
+
+SPOILT_BOXES = {
+    "boxes that are not waited for": ("ring_await(arrived", "//"),
+    "the parity of the part before": ("((0 + round_1) & 1)", "((1 + round_1) & 1)"),
+    "boxes that are still stored": ("boxes_read<0>();\n          ring_expect(", "ring_expect("),
+    "boxes of the next columns": ("boxes + ((int)threadIdx.y >> 2) * 4096, arrived", "boxes + 0, arrived"),
+}
+
+
+@emulated
+@pytest.mark.parametrize("name", SPOILT_BOXES)
+def test_spoilt_boxes_are_caught(name: str) -> None:
+    old, new = SPOILT_BOXES[name]
+    of = ONTO["one iteration a part"]
+    made = emit(lowered(of))
+    assert old in made.source
+    try:
+        assert_added(of, of.out, replace(made, source=made.source.replace(old, new)))
+    except (EmulatorError, AssertionError):
+        return
+    raise AssertionError(name)
