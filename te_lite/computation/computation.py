@@ -64,10 +64,15 @@ class Computation:
         """The tensors of `tensors` that are given."""
         return tuple(t for t in self.tensors if isinstance(t.op, PlaceholderOp))
 
+    @property
+    def sizes(self) -> tuple[SizeVar, ...]:
+        """The extents that are open, each once."""
+        found = [d for op in self.ops for d in (*op.extents, *[v.extent for v in op.reduce_axis])]
+        return tuple(dict.fromkeys([d for d in found if isinstance(d, SizeVar)]))
+
     def workload_key(self) -> str:
         """`[md5 of the hash text, shape of each tensor ...]` as JSON.  Raises ExprError where extents are open."""
-        sizes = [d for t in self.tensors for d in t.shape if isinstance(d, SizeVar)]
-        require(not sizes, ExprError, "workload", "the extents of a task are numbers", sizes=sizes)
+        require(not self.sizes, ExprError, "workload", "the extents of a task are numbers", sizes=self.sizes)
         digest = hashlib.md5(hash_text(self.ops).encode("utf-8"), usedforsecurity=False).hexdigest()
         return json.dumps([digest, *(list(t.shape) for t in self.tensors)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from inspect import signature
@@ -14,7 +14,6 @@ import numpy as np
 from te_lite import ComputeDAG, PlaceholderOp, Tensor
 from te_lite.errors import require
 from te_lite.hooks import Hook
-from te_lite.later import when_called
 from te_lite.schedule.schedule import Schedule
 from te_lite.schedule.state import State
 
@@ -25,6 +24,7 @@ from ..values.options import LayoutRewriteOption
 from .workloads import (
     WorkloadFunc,
     decode_workload_key,
+    first_difference,
     key_text,
     logged_name,
     make_workload_key,
@@ -34,9 +34,6 @@ from .workloads import (
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PathLike = str | os.PathLike[str]
-first_difference: Callable[[ComputeDAG, ComputeDAG], tuple[str, str] | None] = when_called(
-    "te_lite.printing.dag_difference", "first_difference"
-)
 HARDWARE_FIELDS = tuple(f.name for f in fields(HardwareParams))
 
 
@@ -58,8 +55,9 @@ class TaskFacts:
         return [self.workload_key, self.target, hardware, self.target_host, self.layout_rewrite_option, names]
 
 
-def _require_inputs(title: str, dag: ComputeDAG) -> None:
-    """Raise TaskError for a computation that reads tensors which nobody gives it."""
+def _require_task(title: str, dag: ComputeDAG) -> None:
+    """Raise TaskError for a computation with open extents, and one that reads tensors which nobody gives it."""
+    require(not dag.sizes, TaskError, title, "the extents of a task are numbers", sizes=dag.sizes)
     missing = [op.name for op in dag.ops if isinstance(op, PlaceholderOp) and all(t.op is not op for t in dag.tensors)]
     law = "its list of tensors lacks inputs that it reads, so no program can be given them; add them"
     require(not missing, TaskError, title, law, missing=", ".join(missing))
@@ -133,10 +131,10 @@ class SearchTask:
         self.workload_key = _key(func, args, compute_dag, workload_key)
         if func is not None and compute_dag is not None:
             _require_same(compute_dag, self.workload_key)
+        self.__dict__["compute_dag"] = compute_dag or workload_dag(self.workload_key)
+        _require_task(self.title, self.compute_dag)
         if compute_dag is not None:
             register_dag(self.workload_key, compute_dag)
-        self.__dict__["compute_dag"] = compute_dag or workload_dag(self.workload_key)
-        _require_inputs(self.title, self.compute_dag)
         self.__dict__["target"] = target
         self.__dict__["hardware_params"] = (hardware_params or HardwareParams()).completed(target)
         self.target_host = "" if target_host is None else str(target_host)
