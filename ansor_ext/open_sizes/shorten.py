@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from te_lite.expr.expr import Compare, Const, Expr, Var, binary, compare, logical_and, same
+from te_lite.expr.expr import Compare, Const, Expr, SizeVar, Var, binary, compare, logical_and, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import conjuncts, free_vars, is_data, is_size, substitute
-from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, bodies, with_bodies, written_by
+from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, bodies, stmts_of, with_bodies, written_by
+
+from .fused import fused_end
 
 SHORTER = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.BLOCK)
 INNER = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
@@ -22,26 +24,38 @@ INNER = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
 def shortened(s: Stmt, simplifier: Simplifier) -> Stmt:
     """The statement with loops that end where nothing is done any more."""
-    return _Shortener(simplifier).stmt(s)
+    threads = any(isinstance(x, For) and x.kind is ForKind.THREAD for x in stmts_of(s))
+    return Shortener(simplifier, threads).stmt(s)
 
 
-class _Shortener:
-    def __init__(self, simplifier: Simplifier) -> None:
+class Shortener:
+    """Shortens statements of which `threads` says whether threads run loops of theirs side by side."""
+
+    def __init__(self, simplifier: Simplifier, threads: bool) -> None:
         self.simplifier = simplifier
+        self.threads = threads
 
     def stmt(self, s: Stmt) -> Stmt:
         s = with_bodies(s, tuple(map(self.stmt, bodies(s))))
         if not isinstance(s, For):
             return s
-        for guard in (self.needed(s.body, frozenset()) or ()) if s.kind in SHORTER else ():
+        needed = (self.needed(s.body, frozenset()) or ()) if s.kind in SHORTER else ()
+        for guard in needed:
             end = self.end(guard, s.var)
             if end is not None:
                 known = compare("<", s.var, end)
                 return with_bodies(s, (If(known, without(s.body, known)),))
+        for guard in needed if s.kind is ForKind.SERIAL and not isinstance(s.body, If) else ():
+            if self.step(guard, s.var) and self.by_loops(guard):
+                return with_bodies(s, (If(guard, without(s.body, guard)),))
         match s.body:
             case If(cond=cond, then=then) if s.kind in INNER and s.var not in free_vars(cond) and not is_data(cond):
                 return If(cond, with_bodies(s, (then,)))
         return s
+
+    def by_loops(self, c: Expr) -> bool:
+        """Whether a condition is one of sizes and loops that threads do not run side by side."""
+        return not is_data(c) and any(isinstance(v, SizeVar) for v in free_vars(c)) and not self.threads
 
     def needed(self, s: Stmt, own: frozenset[Buffer]) -> tuple[Expr, ...] | None:
         """What must hold for a statement to do what is seen outside of the buffers `own`; None: nothing is."""
@@ -80,8 +94,10 @@ class _Shortener:
 
     def end(self, c: Expr, var: Var) -> Expr | None:
         """The number of first values of a variable for which a condition may hold, if sizes alone decide that."""
-        step = self.step(c, var) if var in free_vars(c) else None
-        if step is None or step <= 0 or not isinstance(c, Compare):
+        step = self.step(c, var) if var in free_vars(c) else 0
+        if step is None:
+            return fused_end(c, var, self.simplifier, self.end)
+        if step <= 0 or not isinstance(c, Compare):
             return None
         rest = substitute(binary("-", c.b, c.a), {var: Const(0)})
         top = binary("+", rest, step - (c.op == "<"))
