@@ -218,13 +218,18 @@ class _Boxes:
         found, line = self.found, self.line
         env = {found.across.var: binary("+", self._first_tile(number), tile)}
         value, *asked = [self.ranges.simplify(substitute(e, env)) for e in (found.store.value, *found.inside)]
-        inside = [] if found.is_alone else asked  # what is not stored may be anything
+        inside = [] if found.is_alone and self._has_all(value) else asked  # what is not stored may be anything
         at = _place(self._own(number), self.group, found, tile, line, self.place.dtype)
         to = Store(self.place, self.ranges.simplify(at), value)
         pair = _filled(found, to, inside)
         if self.added is not None:
             pair = Alloc(self.added.pair, seq(self.added.read(found.pair, to), pair))
         return For(tile, line // TILE, ForKind.UNROLLED, replace(found.down, body=pair))
+
+    def _has_all(self, value: Expr) -> bool:
+        """Whether a thread has sums of all columns: of a result with fewer than a block has it has no more."""
+        found = {x.buffer: self.ranges.bounds(x.index)[1] for x in walk(value) if isinstance(x, BufferLoad)}
+        return all(high is not None and high < b.size for b, high in found.items())
 
     def _at(self, number: Expr) -> tuple[BufferLoad, list[Expr], Box]:
         """Where a box is put together, where it begins, and what it is."""

@@ -157,7 +157,8 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
         reads = fetched * (1 + 1 / cluster) / 2 * reading / RING_L2
         shared = OVERLAP * (shared + fetched / SHARED_BYTES)
         products = np.maximum(np.maximum(tensor, shared), reads) + fetches * TURN * warps / op.warps
-        busy = _with_results(products, stored, parts_of_result, warps == op.warps)
+        in_turns = (warps == op.warps) & (not op.element.apart)
+        busy = _with_results(products, stored, parts_of_result, in_turns)
         busy = busy + np.where(cluster > 1, CLUSTERED, 0)
         if sums.parts > 1:
             sent = sums.elements * warps * 4 * (sums.parts - 1) / sums.parts / SENT_BYTES
@@ -173,11 +174,11 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     return busy, working + fetches * (ITERATION + late)
 
 
-def _with_results(products: Any, stored: Any, parts: Any, alone: Any) -> Any:
-    """The cycles of products of several parts, and of storing their results: two groups take turns with those of one
-    that is `alone`, and only what is stored last is not hidden."""
-    in_turns = np.maximum(products, (products + stored) / 2) + stored / parts
-    return np.where(alone & (parts > 1), in_turns, products + stored)
+def _with_results(products: Any, stored: Any, parts: Any, in_turns: Any) -> Any:
+    """The cycles of products of several parts, and of storing their results: where two groups take turns, only what is
+    stored last is not hidden."""
+    hidden = np.maximum(products, (products + stored) / 2) + stored / parts
+    return np.where(in_turns & (parts > 1), hidden, products + stored)
 
 
 def _brought(part: Fragments, warps: Any) -> Any:

@@ -117,23 +117,28 @@ class PixelBoxes:
 
     blocks: Mapping[Var, int]
     seen: dict[str, np.ndarray] = field(default_factory=dict)
-    counted: dict[tuple[str, Buffer], Counted | None] = field(default_factory=dict)
+    counted: dict[tuple[str, Buffer, tuple[int, ...]], Counted | None] = field(default_factory=dict)
 
     def box(self, copy: Copy) -> Box | None:
         """The pixels that a copy fetches; None where it does not."""
         if len(copy.loops) != 2:
             return None
-        row, column = copy.loops
-        channels = copy.buffer.shape[-1]
+        row, channels = next(iter(copy.loops)), copy.buffer.shape[-1]
         own, rest = self._parts(row, copy.terms)
         rest += [(e, f) for e, f in own if f % channels]
         places = [(e, f // channels) for e, f in own if f % channels == 0]
-        view = _view(copy.buffer.shape, places)
-        if view is not None and view != copy.buffer.shape:  # a block may have a head of its own
+        found = (self._in_view(copy, view, places, rest) for view in views(copy.buffer.shape, places))
+        return next((box for box in found if box is not None), None)
+
+    def _in_view(self, copy: Copy, view: tuple[int, ...], places: Terms, rest: Terms) -> Box | None:
+        """The pixels of images of lines in these places, with the `rest` of the index; None where there are none."""
+        row, column = copy.loops
+        if view != copy.buffer.shape:  # a block may have a head of its own
             heads = [(e, f) for e, f in places if row not in free_vars(e) and _is_line(e, f, view, copy.wide)]
-            places, rest = [x for x in places if x not in heads], rest + [(e, f * channels) for e, f in heads]
-        counted = None if view is None else self._counted(copy, view, row, places)
-        if view is None or counted is None or any(row in free_vars(e) for e, _ in rest):
+            rest = [*rest, *[(e, f * view[-1]) for e, f in heads]]
+            places = [x for x in places if x not in heads]
+        counted = self._counted(copy, view, row, places)
+        if counted is None or any(row in free_vars(e) for e, _ in rest):
             return None
         at = Var("line"), Var("column")
         for var, n in zip(at, (counted.lines, counted.columns), strict=True):
@@ -148,7 +153,7 @@ class PixelBoxes:
 
     def _counted(self, copy: Copy, view: tuple[int, ...], row: Var, places: Terms) -> Counted | None:
         """What is counted, if pixels in these places are."""
-        key = str(sum_of(places)), copy.buffer
+        key = str(sum_of(places)), copy.buffer, view
         if key not in self.counted:
             values = self._values(places, copy, row) if places else None
             self.counted[key] = None if values is None else Counted.of(values, view)
@@ -191,13 +196,13 @@ class PixelBoxes:
         return asked(out, copy.ranges) if (there == counted.inside).all() else None
 
 
-def _view(shape: tuple[int, ...], places: Terms) -> tuple[int, ...] | None:
+def views(shape: tuple[int, ...], places: Terms) -> list[tuple[int, ...]]:
     """Images of lines of pixels, with channels; of a shape [heads of all texts, tokens, channels] a head is a line, and
     a text, whose tokens are counted, as many lines as it has heads."""
     if len(shape) != 3:
-        return shape if len(shape) == 4 else None
-    found = [f // shape[1] for _, f in places if f % shape[1] == 0 and shape[0] % (f // shape[1]) == 0]
-    return (shape[0] // found[0], found[0], *shape[1:]) if found else None
+        return [shape] if len(shape) == 4 else []
+    heads = [f // shape[1] for _, f in places if f > 0 and f % shape[1] == 0]
+    return [(shape[0] // n, n, *shape[1:]) for n in dict.fromkeys(heads) if shape[0] % n == 0]
 
 
 def _is_line(e: Expr, factor: int, view: tuple[int, ...], ranges: Simplifier) -> bool:

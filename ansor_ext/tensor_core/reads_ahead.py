@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from codegen_cuda.passes.reads_first import certain_reads
 from te_lite.expr.expr import BufferLoad, Expr, binary, logical_and, same
 from te_lite.expr.visit import free_vars, transform, walk
 from te_lite.loops.stmt import Buffer, If, Stmt, Store, seq
@@ -28,13 +29,18 @@ OTHERS = 40
 
 def with_reads_ahead(pipe: Pipe, registers: int) -> Pipe:
     """A pipe of one part of the result that reads ahead what it needs of an array of that size, if there is just one,
-    and threads have so many registers."""
+    which is read whatever conditions say, and threads have so many registers."""
     found = epilogue_of(seq(*pipe.last))
     if found is None or pipe.part is not None or pipe.added:
         return pipe
     result, loads = found.store.buffer, _loads(found)
     large = [x for x in loads if x.buffer.size >= result.size]
-    if len(large) != 1 or pipe.sums + _held(found, loads) + OTHERS > registers:
+    always = list(certain_reads(found.store.value))
+    if (
+        len(large) != 1
+        or not any(same(large[0], x) for x in always)
+        or pipe.sums + _held(found, loads) + OTHERS > registers
+    ):
         return pipe
     (load,), across = large, found.across
     ahead = Buffer("ahead", load.buffer.dtype, (4 * across.extent,), "local")

@@ -70,8 +70,8 @@ MANY_SUMS, FEW_REGISTERS, MANY_REGISTERS = 64, 40, 232
 """Sums of a thread with which two groups need more registers than a third part; what the thread that fetches, and
 those that multiply, get then."""
 FETCHING = 2
-"""Warps that fetch, each every other tile: with one, an iteration of 64 x 72 to 64 x 112 took some 240 cycles, however
-few its products were."""
+"""Warps that fetch, one the even tiles and one the odd ones: with one, an iteration of 64 x 72 to 64 x 112 took some
+240 cycles, however few its products were."""
 BYTES_OF_BOXES, BYTES_OF_BARRIERS = PLACES * ROWS * GROUP_ROW_BYTES, 1024
 """Of shared memory: those of a group for boxes of results, and of all barriers, with what they are aligned to."""
 CLUSTER, BLOCKS_OF_CLUSTER, EIGHT = "blockIdx.y", (2, 4), 8

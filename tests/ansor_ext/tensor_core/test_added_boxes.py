@@ -52,6 +52,31 @@ def test_an_array_of_other_elements_is_read_before_products(columns: int) -> Non
         assert_added(of, "float16", made)
 
 
+class Shifted(Ring):
+    """One that is added, but in its first rows, to rows of an array further up."""
+
+    def tensors(self) -> list[te.Tensor]:
+        a, b, c = Tiled.tensors(self)
+        z = te.placeholder(c.shape, name="Z", dtype=self.out)
+        value = lambda i, j: te.if_then_else(i >= 8, c[i, j] + z[i - 8, j], c[i, j])  # noqa: E731
+        return [a, b, z, te.compute(c.shape, value, name="D")]
+
+
+def test_what_a_condition_guards_is_not_read_ahead_of_it() -> None:
+    source = emit(lowered(wide(Shifted, 64, 64, 2, sizes=(70, 192, 136)))).source
+    assert "ahead[" not in source and "Z[" in source
+
+
+@emulated
+def test_a_block_of_more_columns_than_there_are_reads_no_sums_that_it_lacks() -> None:
+    of = wide(Ring, 96, 2, 3, sizes=(70, 80, 136), out="float16")
+    a, b = of.inputs(np.random.default_rng(0))
+    out = np.full((70, 80), np.nan, "float16")
+    run_program(emit(lowered(of)), [a, b, out])
+    exact = a.astype("float64") @ b.astype("float64").T
+    assert (np.abs(out - exact) <= ROUNDED["float16"] * np.abs(exact) + 1e-3).all()
+
+
 ONTO = {
     "one part": wide(Onto, 48, 64, 2, sizes=(70, 200, 136)),
     "groups in turns": wide(Onto, 128, 2, 3, sizes=(200, 256, 136), out="float16"),

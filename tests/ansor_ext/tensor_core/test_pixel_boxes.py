@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ansor_ext.tensor_core.copy_boxes import Box, Copy
-from ansor_ext.tensor_core.pixel_boxes import PixelBoxes, told
+from ansor_ext.tensor_core.pixel_boxes import PixelBoxes, told, views
 from codegen_cuda.program.errors import EmitError
 from te_lite.expr.expr import Expr, Var, as_expr, compare
 from te_lite.expr.simplify import Simplifier
@@ -194,3 +194,10 @@ def test_windows_that_begin_too_far_away_are_refused() -> None:
             Box(box.buffer, box.view, (first, as_expr(-129), x, c), box.extents, box.steps, False, box.pixels),
             made.ranges,
         )
+
+
+def test_heads_of_texts_are_lines_of_images_in_every_way_that_divides_them() -> None:
+    """In the order of the terms; what counts backwards is no number of heads."""
+    n = Var("n")
+    assert views((24, 50, 64), [(n, -150), (n, 250), (n, 1), (n, 150), (n, 300)]) == [(8, 3, 50, 64), (4, 6, 50, 64)]
+    assert views((2, 3, 4, 5), [(n, 7)]) == [(2, 3, 4, 5)] and views((6, 5), [(n, 5)]) == []
