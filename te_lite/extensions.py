@@ -161,7 +161,8 @@ EXTENSIONS: tuple[Extension, ...] = (
     Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10),)),
     Extension(
         "open_sizes",
-        parts=(Offer("open_program", "fit:open_program", 140), Offer("open_module", "call:OpenModule", 150)),
+        parts=(Offer("open_program", "fit:open_program", 140), Offer("open_module", "call:OpenModule", 150),
+               Offer("open_task", "task:OpenTask", 160)),
     ),
     Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20),)),
 )  # fmt: skip

@@ -82,7 +82,7 @@ def other_devices() -> None:
 
 REFUSED: dict[str, Callable[[], Any]] = {
     "sizes without bounds, and extents that are computed of them": lambda: te.placeholder((te.Var("n", "int32"), 4)),
-    "tasks whose extents are open": open_task,
+    "open extents in a `SearchTask`, or for other targets than `c`": open_task,
     "tensors without elements in workloads": lambda: te.placeholder((0, 4)),
     "complex numbers and text": lambda: te.placeholder((4,), dtype="complex64"),
     "other devices: ROCm, Metal, Vulkan, OpenCL, Hexagon, WebGPU": other_devices,

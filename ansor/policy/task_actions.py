@@ -37,6 +37,8 @@ from ..records.of_task import is_for
 from ..records.recorder import RecordToFile
 from ..records.store import best_stored, stores
 from ..records.validation import is_program
+from ..sketch.plain import untuned_state
+from .default_schedule import default_state
 from .early_stopping import require_judge
 from .exchange import searching
 from .protocols import SearchPolicy, require_own_task
@@ -136,6 +138,9 @@ class Actions:
             told = _lacking(log_file, task)
             raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}: {told}")
         return MeasureInput(task, steps=inp.steps).state
+
+    def default_state(self, task: SearchTask) -> State:
+        return default_state(task) or untuned_state(task)
 
     def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
         packed: State = rewrite_layout_from_state(state, option).state

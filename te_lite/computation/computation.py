@@ -66,13 +66,15 @@ class Computation:
 
     @property
     def sizes(self) -> tuple[SizeVar, ...]:
-        """The extents that are open, each once."""
-        found = [d for op in self.ops for d in (*op.extents, *[v.extent for v in op.reduce_axis])]
+        """The extents that are open, each once, those of arguments first."""
+        found: list[Any] = [d for t in self.tensors for d in t.shape]
+        found += [d for op in self.ops for d in (*op.extents, *[v.extent for v in op.reduce_axis])]
         return tuple(dict.fromkeys([d for d in found if isinstance(d, SizeVar)]))
 
     def workload_key(self) -> str:
         """`[md5 of the hash text, shape of each tensor ...]` as JSON.  Raises ExprError where extents are open."""
-        require(not self.sizes, ExprError, "workload", "the extents of a task are numbers", sizes=self.sizes)
+        law = "the extents of a task are numbers; ansor.open_task is for open ones"
+        require(not self.sizes, ExprError, "workload", law, sizes=self.sizes)
         digest = hashlib.md5(hash_text(self.ops).encode("utf-8"), usedforsecurity=False).hexdigest()
         return json.dumps([digest, *(list(t.shape) for t in self.tensors)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def test_the_table_has_every_folder_and_every_offer_is_a_function() -> None:
         for offer in (*extension.sketches, *extension.programs, *extension.parts, *extension.steps):
             module, _, function = offer.where.partition(":")
             text = (ROOT / "ansor_ext" / extension.name / f"{module}.py").read_text()
-            assert f"def {function}(" in text or f"class {function}(" in text
+            assert re.search(rf"^(def|class) {function}\b", text, re.MULTILINE), function
 
 
 def test_a_folder_imports_only_those_that_it_needs() -> None:

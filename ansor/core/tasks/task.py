@@ -13,6 +13,7 @@ import numpy as np
 
 from te_lite import ComputeDAG, PlaceholderOp, Tensor
 from te_lite.errors import require
+from te_lite.extensions import required_part
 from te_lite.hooks import Hook
 from te_lite.schedule.schedule import Schedule
 from te_lite.schedule.state import State
@@ -57,7 +58,8 @@ class TaskFacts:
 
 def _require_task(title: str, dag: ComputeDAG) -> None:
     """Raise TaskError for a computation with open extents, and one that reads tensors which nobody gives it."""
-    require(not dag.sizes, TaskError, title, "the extents of a task are numbers", sizes=dag.sizes)
+    law = "the extents of a task are numbers; ansor.open_task is for open ones"
+    require(not dag.sizes, TaskError, title, law, sizes=dag.sizes)
     missing = [op.name for op in dag.ops if isinstance(op, PlaceholderOp) and all(t.op is not op for t in dag.tensors)]
     law = "its list of tensors lacks inputs that it reads, so no program can be given them; add them"
     require(not missing, TaskError, title, law, missing=", ".join(missing))
@@ -71,6 +73,9 @@ class TaskActions(Protocol):
 
     def best_state(self, task: SearchTask, log_file: PathLike | None, include_compatible: bool) -> State:
         """See `SearchTask.best_state`."""
+
+    def default_state(self, task: SearchTask) -> State:
+        """A program of the task that nobody tuned."""
 
     def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
         """The program with its layout-free inputs stored as `option` says."""
@@ -120,8 +125,8 @@ class SearchTask:
             raise TaskError("SearchTask: a target is needed, for example target='c'")
         target = Target.of(target) if precision is None else Target.of(target).with_precision(precision)
         law = "must be ansor.HardwareParams"
-        ok = hardware_params is None or isinstance(hardware_params, HardwareParams)
-        require(ok, TaskError, "SearchTask: hardware_params", law, got=hardware_params)
+        given = isinstance(hardware_params, HardwareParams | None)
+        require(given, TaskError, "SearchTask: hardware_params", law, got=hardware_params)
         option = _layout_option("SearchTask", layout_rewrite_option or LayoutRewriteOption.NO_REWRITE, target)
         self.desc = desc
         if compute_dag is not None and not isinstance(compute_dag, ComputeDAG):
@@ -205,11 +210,10 @@ class SearchTask:
             if name not in tensors:
                 raise TaskError(f"SearchTask: task input {name!r} is no placeholder, they are {', '.join(tensors)}")
             array, tensor = np.ascontiguousarray(value), tensors[name]
-            if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
-                raise TaskError(
-                    f"SearchTask: task input {name!r} must be {tensor.dtype} of shape {tensor.shape},"
-                    f" got {array.dtype} of shape {array.shape}"
-                )
+            law = f"must be {tensor.dtype} of shape {tensor.shape}"
+            ok = array.shape == tensor.shape and array.dtype == np.dtype(tensor.dtype)
+            got = f"{array.dtype} of shape {array.shape}"
+            require(ok, TaskError, f"SearchTask: task input {name!r}", law, got=got)
             out[name] = array
         return out
 
@@ -260,6 +264,10 @@ class SearchTask:
         """The best record as a function of arrays of the declared shapes, with `.source` and `.time(...)`."""
         return TASK_ACTIONS().build(self, self.best_state(log_file))
 
+    def build_default(self) -> Any:
+        """The program that models think good, without a search and a log, as `build_best` gives the best record."""
+        return TASK_ACTIONS().build(self, TASK_ACTIONS().default_state(self))
+
     def export_best(self, log_file: PathLike | None, folder: str | os.PathLike[str]) -> None:
         """Write the best record into a new folder as a program that needs nothing of this package.
 
@@ -274,6 +282,14 @@ class SearchTask:
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target})"
+
+
+def open_task(*given: Any, **named: Any) -> Any:
+    """A task for a range of sizes, as in `open_task(func, args, target="c", sizes={"n": [(1, 0.1), 128]})`.
+
+    It is an `OpenTask` of the extension `open_sizes`, with what that is given.  Raises TeError without the extension.
+    """
+    return required_part("open_task")(*given, **named)
 
 
 def _layout_option(subject: str, option: int, target: Target) -> LayoutRewriteOption:
@@ -304,11 +320,9 @@ def _key(
     if func is not None:
         if args is None and callable(func) and not signature(func).parameters:
             args = ()
-        if args is None:
-            raise TaskError("SearchTask: a function needs args")
-        law = "must be a list or tuple of the arguments"
-        require(isinstance(args, list | tuple), TaskError, "SearchTask: args", law, got=args)
-        return make_workload_key(func, args)
+        law = "a function needs args, a list or tuple of the arguments"
+        require(isinstance(args, list | tuple), TaskError, "SearchTask", law, got=args)
+        return make_workload_key(func, args or ())
     if dag is None:
         raise TaskError("SearchTask: a computation is needed: func and args, a workload_key, or a compute_dag")
     return dag.workload_key()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, overload
@@ -109,9 +109,8 @@ def _function(name: str) -> WorkloadFunc | None:
     return _FUNCTIONS.get(name) or (None if re.fullmatch(_HASH, name) else OFFERED().get(name))
 
 
-def _names() -> Iterator[str]:
-    yield from _FUNCTIONS
-    yield from OFFERED()
+def _names() -> list[str]:
+    return [*_FUNCTIONS, *OFFERED()]
 
 
 def function_of(workload_key: str) -> WorkloadFunc | None:
@@ -159,7 +158,7 @@ def make_workload_key(func: WorkloadFunc | str, args: Sequence[Any]) -> str:
 
 
 def _unregistered(name: str, law: str) -> TaskError:
-    return TaskError(f"workload {name!r}: is not registered; {did_you_mean(name, [*_names()])}{law}")
+    return TaskError(f"workload {name!r}: is not registered; {did_you_mean(name, _names())}{law}")
 
 
 def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:
@@ -216,10 +215,8 @@ def workload_dag(workload_key: str) -> ComputeDAG:
     """The analysed computation behind a key; the same object every time, so that states can be compared."""
     if workload_key not in _DAGS:
         logged = None if _is_registered(workload_key) else _LOGGED.get(workload_key)
-        if logged is None:
-            _DAGS[workload_key] = ComputeDAG(workload_key_to_tensors(workload_key))
-        else:
-            _DAGS[workload_key] = _logged_dag(workload_key, logged)
+        made = _logged_dag(workload_key, logged) if logged else ComputeDAG(workload_key_to_tensors(workload_key))
+        _DAGS[workload_key] = made
     return _DAGS[workload_key]
 
 
@@ -300,12 +297,9 @@ def calc_workload_dis_factor(query: tuple[Any, ...], record: tuple[Any, ...]) ->
     factor = 1.0
     for a, b in zip(args, other_args, strict=True):
         if isinstance(a, int) and isinstance(b, int) and not isinstance(a, bool) and not isinstance(b, bool):
-            if (a == 0 or b == 0) and a != b:
+            if a != b and (0 in (a, b) or a % b):
                 return math.inf
-            if b != 0:
-                if a % b:
-                    return math.inf
-                factor *= a / b
+            factor *= a / b if b else 1.0
         elif type(a) is not type(b) or a != b:
             return math.inf
     return factor
