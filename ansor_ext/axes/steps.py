@@ -96,8 +96,8 @@ class JoinAxes(Step):
         ok = self.count > 1 and self.first + self.count <= len(op.axis)
         law = f"it has {len(op.axis)} axes, of which two or more can be joined"
         require(ok, ScheduleError, subject, law, first=self.first, count=self.count)
-        known = op.num_outputs == 1 and all(isinstance(v.extent, int) for v in op.reduce_axis)
-        require(known, ScheduleError, subject, "it must have one output, and reduction axes of known extents")
+        known = op.num_outputs == 1 and all(isinstance(v.extent, int) for v in (*op.axis, *op.reduce_axis))
+        require(known, ScheduleError, subject, "it must have one output, and axes of known extents")
         attached = attached_names(state, self.stage)
         alone = stage.where == ROOT and not attached
         require(alone, ScheduleError, subject, "join before moving it", attached=attached)
