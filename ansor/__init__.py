@@ -29,7 +29,7 @@ from .core.target import target
 from .core.target.hardware import HardwareParams
 from .core.target.registry import register_backend
 from .core.target.target import Target
-from .core.tasks.task import TASK_ACTIONS, SearchTask, open_task
+from .core.tasks.task import TASK_ACTIONS, SearchTask
 from .core.tasks.workloads import (
     make_workload_key,
     register_workload,
@@ -93,9 +93,9 @@ __all__ = [
     "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler",
     "TaskSchedulerCallback", "TuningOptions", "XGBModel", "autotvm", "build", "cpu", "device", "distill_record_file",
     "dump_record_to_string", "extensions", "extract_tasks", "gpu", "load_best_record", "load_history_best",
-    "load_module", "load_record_from_string", "load_records", "lower", "make_workload_key", "nd", "open_task",
-    "register_backend", "register_target", "register_workload", "register_workload_tensors", "request_remote",
-    "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",
+    "load_module", "load_record_from_string", "load_records", "lower", "make_workload_key", "nd", "register_backend",
+    "register_target", "register_workload", "register_workload_tensors", "request_remote", "rewrite_layout_from_state",
+    "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",
 ]  # fmt: skip
 
 TASK_ACTIONS.provide(Actions)

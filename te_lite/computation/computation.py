@@ -73,7 +73,7 @@ class Computation:
 
     def workload_key(self) -> str:
         """`[md5 of the hash text, shape of each tensor ...]` as JSON.  Raises ExprError where extents are open."""
-        law = "the extents of a task are numbers; ansor.open_task is for open ones"
+        law = "the extents of a task are numbers; sizes={...} says which values of open ones count"
         require(not self.sizes, ExprError, "workload", law, sizes=self.sizes)
         digest = hashlib.md5(hash_text(self.ops).encode("utf-8"), usedforsecurity=False).hexdigest()
         return json.dumps([digest, *(list(t.shape) for t in self.tensors)])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,7 +58,7 @@ class TaskFacts:
 
 def _require_task(title: str, dag: ComputeDAG) -> None:
     """Raise TaskError for a computation with open extents, and one that reads tensors which nobody gives it."""
-    law = "the extents of a task are numbers; ansor.open_task is for open ones"
+    law = "the extents of a task are numbers; sizes={...} says which values of open ones count"
     require(not dag.sizes, TaskError, title, law, sizes=dag.sizes)
     missing = [op.name for op in dag.ops if isinstance(op, PlaceholderOp) and all(t.op is not op for t in dag.tensors)]
     law = "its list of tensors lacks inputs that it reads, so no program can be given them; add them"
@@ -102,8 +102,13 @@ class SearchTask:
     `layout_rewrite_option` says how layout-free inputs are stored when programs are measured (target `c` only).
     `precision` is that of the target (`Target.with_precision`): with "tf32" or "fp32x3", products of floats may be
     computed by tensor cores.
+    With `sizes` the extents of the computation are open, and the task is an `OpenTask`, of the extension `open_sizes`,
+    for a range of them: `sizes={"n": [(1, 0.1), (128, 0.5), 1000]}` says which values of `te.size_var("n", ...)` count.
     Raises TaskError for an unknown workload or target, or arguments that do not fit.
     """
+
+    def __new__(cls, *given: Any, sizes: Mapping[str, Any] | None = None, **named: Any) -> Any:
+        return object.__new__(cls) if sizes is None else required_part("open_task")(*given, sizes=sizes, **named)
 
     def __init__(
         self,
@@ -118,16 +123,17 @@ class SearchTask:
         task_inputs: Mapping[str, Any] | None = None,
         desc: str = "",
         precision: str | None = None,
+        sizes: Mapping[str, Any] | None = None,
     ) -> None:
         law = "the target must be a keyword, as in SearchTask(func, args, target='c')"
         require(not isinstance(compute_dag, Target | str), TaskError, "SearchTask", law, got=compute_dag)
         if target is None:
             raise TaskError("SearchTask: a target is needed, for example target='c'")
         target = Target.of(target) if precision is None else Target.of(target).with_precision(precision)
-        law = "must be ansor.HardwareParams"
-        given = isinstance(hardware_params, HardwareParams | None)
-        require(given, TaskError, "SearchTask: hardware_params", law, got=hardware_params)
-        option = _layout_option("SearchTask", layout_rewrite_option or LayoutRewriteOption.NO_REWRITE, target)
+        known, law = isinstance(hardware_params, HardwareParams | None), "must be ansor.HardwareParams"
+        require(known, TaskError, "SearchTask: hardware_params", law, got=hardware_params)
+        option = layout_rewrite_option or LayoutRewriteOption.NO_REWRITE
+        self.layout_rewrite_option = _layout_option("SearchTask", option, target)
         self.desc = desc
         if compute_dag is not None and not isinstance(compute_dag, ComputeDAG):
             law = "must be a ComputeDAG or a list of tensors"
@@ -143,14 +149,15 @@ class SearchTask:
         self.__dict__["target"] = target
         self.__dict__["hardware_params"] = (hardware_params or HardwareParams()).completed(target)
         self.target_host = "" if target_host is None else str(target_host)
-        self.layout_rewrite_option = option
         self.task_inputs: dict[str, Array] = self._checked_inputs(task_inputs or {})
         self.task_input_names = tuple(self.task_inputs)
+
+    __signature__ = Signature([*signature(__init__).parameters.values()][1:])
 
     @classmethod
     def from_facts(cls, facts: TaskFacts) -> SearchTask:
         """The task of a record; its computation, target and hardware are looked up when they are asked for."""
-        task = cls.__new__(cls)
+        task: SearchTask = cls.__new__(cls)
         task.desc = logged_name(facts.workload_key)
         task.workload_key = facts.workload_key
         task.target_host = facts.target_host
@@ -176,8 +183,7 @@ class SearchTask:
     def hardware_params(self) -> HardwareParams:
         if self._facts is None or self._facts.hardware is None or not any(self._facts.hardware):
             return HardwareParams(target=self.target)
-        numbers: dict[str, Any] = dict(zip(HARDWARE_FIELDS, self._facts.hardware, strict=True))
-        return HardwareParams(**numbers)
+        return HardwareParams(**dict[str, Any](zip(HARDWARE_FIELDS, self._facts.hardware, strict=True)))
 
     @property
     def name(self) -> str:
@@ -282,14 +288,6 @@ class SearchTask:
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target})"
-
-
-def open_task(*given: Any, **named: Any) -> Any:
-    """A task for a range of sizes, as in `open_task(func, args, target="c", sizes={"n": [(1, 0.1), 128]})`.
-
-    It is an `OpenTask` of the extension `open_sizes`, with what that is given.  Raises TeError without the extension.
-    """
-    return required_part("open_task")(*given, **named)
 
 
 def _layout_option(subject: str, option: int, target: Target) -> LayoutRewriteOption:

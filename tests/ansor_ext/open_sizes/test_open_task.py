@@ -34,7 +34,7 @@ def case() -> Case:
 
 
 def task_of(made: Case, values: Sequence[int] = (1, 8, 24)) -> OpenTask:
-    found = ansor.open_task(compute_dag=list(made.tensors), target="c", sizes={"n": list(values)})
+    found = ansor.SearchTask(compute_dag=list(made.tensors), target="c", sizes={"n": list(values)})
     assert isinstance(found, OpenTask)
     return found
 
@@ -172,7 +172,7 @@ def test_default_programs_of_tasks_of_numbers() -> None:
 
 def test_functions_take_sizes_as_arguments() -> None:
     n = te.size_var("n", 1, 64)
-    task = ansor.open_task("matmul", (n, 8, 10), target="c", sizes={"n": [(1, 0.25), 64]})
+    task = ansor.SearchTask("matmul", (n, 8, 10), target="c", sizes={"n": [(1, 0.25), 64]})
     assert task.compute_dag.sizes == (n,) and list(task.tasks) == [(1,), (64,)]
     assert [p.weight for p in task.points] == [0.25, 0.75]
     assert repr(task) == "OpenTask(ComputeDAG(A, B, C), n=1..64, c)"
@@ -202,7 +202,7 @@ def rows(extent: Any, shift: int = 0) -> list[te.Tensor]:
 )  # fmt: skip
 def test_what_is_no_task_for_a_range_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(te.errors.TeError, match=said) as caught:
-        ansor.open_task(**given)
+        ansor.SearchTask(**{"target": "c", "sizes": {}, **given})
     assert "\n" not in str(caught.value)
 
 
