@@ -36,6 +36,7 @@ from ..expr.expr import (
     Not,
     Reduce,
     Select,
+    SizeVar,
     Var,
 )
 from ..expr.intrinsics import CALLS
@@ -208,7 +209,7 @@ _fresh_key = itertools.count()
 
 
 def dag_to_json(dag: ComputeDAG) -> dict[str, Any]:
-    """The JSON object of a computation.  Raises ExprError for an attribute that JSON cannot hold."""
+    """The JSON object of a computation.  Raises ExprError for open extents and attributes that JSON cannot hold."""
     writer = _Writer(dag)
     ops = [writer.op(op) for op in dag.ops]
     return {"nodes": writer.nodes, "ops": ops, "tensors": [writer.tensor(t) for t in dag.tensors]}
@@ -239,7 +240,10 @@ class _Writer:
         attrs = {str(k): self.attr(op.name, v) for k, v in op.attrs.items()}
         if isinstance(op, ComputeOp):
             return ["compute", op.name, self.many(op.axis), self.many(op.body), op.tag, attrs, op.scope]
-        return ["placeholder", op.name, list(op.shape), op.dtype, attrs]
+        return ["placeholder", op.name, list(map(self.extent, op.extents)), op.dtype, attrs]
+
+    def extent(self, extent: Any) -> Any:
+        return {"expr": self.node(extent)} if isinstance(extent, Expr) else extent
 
     def attr(self, subject: str, value: Any) -> Any:
         match value:
@@ -265,12 +269,13 @@ class _Writer:
     def data(self, e: Expr | Combiner) -> list[Any]:
         match e:
             case IterVar():
-                extent = {"expr": self.node(e.extent)} if isinstance(e.extent, Expr) else e.extent
-                return ["axis", e.name, e.dtype, extent, e.kind]
+                return ["axis", e.name, e.dtype, self.extent(e.extent), e.kind]
             case Before():
                 return ["before", e.name, e.dtype, e.output, self.node(e.now)]
             case Carried():
                 return ["carried", e.name, e.dtype, e.output]
+            case SizeVar():
+                raise ExprError(f"{e.name}: JSON has no open extents, give a number in place of te.size_var")
             case Var():
                 return ["var", e.name, e.dtype]
             case Const():

@@ -56,6 +56,19 @@ def test_round_trip(make):
         assert t.dtype == u.dtype
 
 
+@pytest.mark.parametrize("where", ["argument", "axis", "reduction", "value"])
+def test_open_extents_are_refused(where):
+    n = te.size_var("n", 1, 8)
+    at = {place: n if place == where else 8 for place in ("argument", "axis", "reduction")}
+    a = te.placeholder((at["argument"],), name="A")
+    k = te.reduce_axis((0, at["reduction"]), "k")
+    total = te.compute((8,), lambda i: te.sum(a[k], axis=k), name="S")
+    factor = n.astype("float32") if where == "value" else 2.0
+    b = te.compute((at["axis"],), lambda i: total[i] * factor, name="B")
+    with pytest.raises(te.ExprError, match=r"^n: JSON has no open extents, give a number in place of te\.size_var$"):
+        dag_to_json(te.ComputeDAG([a, b]))
+
+
 def test_attributes_travel():
     copy = dag_from_json(json.loads(json.dumps(dag_to_json(te.ComputeDAG(shared_and_guarded())))))
     attrs = next(op for op in copy.ops if op.name == "m").attrs
