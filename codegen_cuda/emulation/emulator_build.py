@@ -29,7 +29,7 @@ from .emulator_report import EmulatorError
 
 HERE = Path(__file__).parent
 KERNEL_FLAGS = (
-    "-x", "c++", "-std=gnu++17", "-O1", "-g1", "-fPIC", "-shared", "-nodefaultlibs", "-fno-exceptions", "-fno-rtti",
+    "-x", "c++", "-std=gnu++17", "-Og", "-g1", "-fPIC", "-shared", "-nodefaultlibs", "-fno-exceptions", "-fno-rtti",
     "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-extern-tls-init", "-w",
     "-U_FORTIFY_SOURCE",
 )  # fmt: skip
