@@ -164,12 +164,9 @@ def redirected(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indice
 def scalarise(s: Stmt, options: Options, lanes: set[Var], indices: Indices) -> Stmt:
     """`s` with the loops over small local buffers written out where that frees the buffer from memory."""
     s = with_bodies(s, tuple([scalarise(b, options, lanes, indices) for b in bodies(s)]))
-    most = options.registers * options.vector_bytes
-    if not isinstance(s, Alloc) or s.buffer.size * BYTES[s.buffer.dtype] > most:
+    if not isinstance(s, Alloc) or s.buffer.size * BYTES[s.buffer.dtype] > options.registers * options.vector_bytes:
         return s
-    if register_slots(s, lanes, indices) is not None:
-        return s
-    loops = _indexing_loops(s, lanes)
+    loops = None if register_slots(s, lanes, indices) else _indexing_loops(s, lanes, options.registers)
     if not loops or unrolled_size(s.body, lambda f: f.var in loops) > options.max_unrolled:
         return s
     body = unroll(s.body, lambda f: f.var in loops, indices)
@@ -178,10 +175,15 @@ def scalarise(s: Stmt, options: Options, lanes: set[Var], indices: Indices) -> S
     return done if slots is not None and len(slots) <= options.registers else s
 
 
-def _indexing_loops(s: Alloc, lanes: set[Var]) -> set[Var] | None:
-    """The loops under the allocation that move an index of the buffer; None when one cannot be written out."""
-    moving = {v for index, _ in accesses(s.body, s.buffer) for v in free_vars(index)} - lanes
-    found: set[Var] = set()
+def _indexing_loops(s: Alloc, lanes: set[Var], registers: int) -> set[Var] | None:
+    """The loops under the allocation that move an index of the buffer.
+
+    None when one cannot be written out, and when more elements than there are registers would each need one.
+    """
+    moved = {v for index, _ in accesses(s.body, s.buffer) for v in free_vars(index)}
+    if moved.isdisjoint(lanes) and s.buffer.size > registers:
+        return None
+    moving, found = moved - lanes, set[Var]()
     for node in stmts_of(s.body):
         if isinstance(node, For) and node.var in moving:
             if node.kind not in SEQUENTIAL or node.extent > MAX_EXTENT:

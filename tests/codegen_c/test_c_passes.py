@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import codegen_c
 from codegen_c.indices import Indices
 from codegen_c.promote import promote
 from codegen_c.registers import scalarise
-from codegen_c.vectorize import legalise
+from codegen_c.vectorize import legalise, unroll
 from te_lite.expr.expr import Expr, Var, cast, const, if_then_else, maximum
 from te_lite.loops.stmt import Alloc, Buffer, For, If, LoweredFunc, Stmt, Store, seq, stmts_of
 from te_lite.meaning.interp import run
@@ -154,3 +155,16 @@ def test_copies_of_registers(name: str) -> None:
     run(f, [x, *wanted])
     codegen_c.build(f)(x, *got)
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("size", [28, 29])
+def test_loops_are_not_written_out_for_elements_without_a_register(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Not even to find that out: it takes time, and text of hundreds of statements is thrown away."""
+    a, b, kept = [Buffer(name, "float32", (size,)) for name in ("a", "b", "kept")]
+    i, j = v("i", "j")
+    body = Alloc(kept, seq(nest((i, size, S), Store(kept, i, a[i])), nest((j, size, S), Store(b, j, kept[j]))))
+    calls = Mock(side_effect=unroll)
+    monkeypatch.setattr("codegen_c.registers.unroll", calls)
+    made = scalarise(body, codegen_c.Options(registers=28), set(), Indices(body))
+    loops = [s for s in stmts_of(made) if isinstance(s, For)]
+    assert (calls.call_count, len(loops)) == ((1, 0) if size == 28 else (0, 2))
