@@ -1,4 +1,7 @@
-"""What report files share."""
+"""What report files share.
+
+Networks are compiled soon, as in `tests/relay_lite`; single programs as users compile them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+
+from codegen_c.compile import OBJECT_FLAGS
+from tests.amount import WHOLE
+from tests.compiled_soon import soon
 
 
 @pytest.fixture
@@ -22,3 +29,9 @@ def compiled_whole(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(partition, "refused_nodes", recorded)
     yield
     assert refused and not any(refused), refused
+
+
+@pytest.fixture(autouse=True)
+def compile_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not WHOLE:
+        monkeypatch.setattr("codegen_c.network.OBJECT_FLAGS", soon(OBJECT_FLAGS))
