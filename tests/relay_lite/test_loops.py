@@ -175,6 +175,7 @@ def lstm_by_hand(weight: Array, x: Array, h: Array, c: Array, steps: int, backwa
     return [np.maximum(h, 0), c, np.concatenate(shown)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("looped", [loop, loop_of_one])
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize(("steps", "batch", "hidden"), [(1, 1, 1), (2, 3, 5), (7, 2, 4), (5, 1, 7)])

@@ -27,6 +27,7 @@ def scattered(x: Array, w: Array, strides: tuple[int, ...], dilations: tuple[int
     return out
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("strides", [(1, 1), (1, 2), (3, 2)])
 @pytest.mark.parametrize("dilations", [(2, 1), (2, 3)])
 @pytest.mark.parametrize("group", [1, 2])

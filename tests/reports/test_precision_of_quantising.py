@@ -37,6 +37,7 @@ def forms(op: str, arrays: Sequence[Array], **attrs: Any) -> list[tuple[str, Arr
     return [*found, *((f"{who}, known", got) for who, (got,) in of_onnx(known, arrays[:1]))]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("kind", "zero"), [("int8", -77), ("uint8", 200), ("uint16", 32768), ("int16", -3001)])
 @pytest.mark.parametrize(("data", "scale", "precision"), CASES)
 def test_quotients(data: str, scale: str, precision: str, kind: str, zero: int) -> None:
@@ -53,6 +54,7 @@ def test_quotients(data: str, scale: str, precision: str, kind: str, zero: int) 
         np.testing.assert_array_equal(got, want, who)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16", "int32"])
 @pytest.mark.parametrize(("scale", "out"), [("float16", ""), ("float16", "float32"), ("float32", "float16"),
                                             ("bfloat16", ""), ("bfloat16", "float32")])  # fmt: skip

@@ -70,6 +70,7 @@ def case(seed: int, shape: tuple[int, ...]) -> tuple[Any, dict[str, Array], Arra
     return model(a, b, a_zero, b_zero, known_zero), feeds, want
 
 
+@pytest.mark.one_in(3)
 @GCC
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("seed", range(4))
@@ -115,6 +116,7 @@ def test_weights_without_a_sign_are_moved(zero: int | None) -> None:
     assert any("const int8_t *restrict" in s for s in sources_of(library))
 
 
+@pytest.mark.one_in(3)
 @GCC
 @pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")], ids=str)
 @pytest.mark.parametrize("zeros", [(None, None), (141, 130), (0, 130), (141, None), (17, 128)], ids=str)
