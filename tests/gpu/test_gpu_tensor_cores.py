@@ -9,6 +9,7 @@ import te_lite as te
 from ansor_ext.tensor_core.mma import SMALL, Mma
 from tests.ansor_ext.tensor_core import test_split_ring
 from tests.ansor_ext.tensor_core.mma_schedules import GROUPS, PAIRS, PROGRAMS, RINGS
+from tests.ansor_ext.tensor_core.test_added_boxes import ONTO, assert_added
 from tests.ansor_ext.tensor_core.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
 from tests.ansor_ext.tensor_core.test_ring import arrays_of
 from tests.ansor_ext.tensor_core.test_ring_convolutions import ON_A_DEVICE
@@ -59,6 +60,17 @@ def test_rings(name: str) -> None:
     arrays, exact, error = arrays_of(program, guard(program.op))
     CudaModule(te.lower(program.schedule(tensors), tensors), open_device().arch)(*arrays)
     assert (np.abs(arrays[-1].astype("float64") - exact) <= error).all()
+
+
+@pytest.mark.parametrize("name", ONTO)
+def test_rings_whose_results_are_added_to_arrays(name: str) -> None:
+    """Fetched in boxes, several times in a row: what a run leaves in shared memory is not what the next one reads."""
+    if open_device().arch != "sm_90":
+        pytest.skip("these instructions are those of sm_90")
+    tensors = ONTO[name].tensors()
+    module = CudaModule(te.lower(ONTO[name].schedule(tensors), tensors), open_device().arch)
+    for _ in range(3):
+        assert_added(ONTO[name], ONTO[name].out, module)
 
 
 @pytest.mark.parametrize("draw", range(4))
