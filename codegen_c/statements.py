@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import INDEX, BufferLoad, Compare, Expr, Var, binary, const
-from te_lite.expr.visit import is_size
+from te_lite.expr.expr import INDEX, BufferLoad, Var, binary, const
 from te_lite.loops.c_text import TYPES
+from te_lite.loops.perfect_nest import iterations
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, stmts_of
 
 from .errors import EmitError
@@ -127,20 +127,13 @@ class Emitter:
 
     def loop_text(self, s: For, asked: Collection[Buffer] = ()) -> None:
         """The loop; of arrays that are `asked` for already nothing is asked for in its iterations."""
-        v, (end, body) = self.out.var(s.var), self.iterations(s)
+        v, (end, body) = self.out.var(s.var), iterations(s, self.indices.simplifier)
         with self.out.braces(f"for (int64_t {v} = 0; {v} < {self.out.text.expr(end)}; ++{v}) "):
             for load in [load for load in self.ahead(s) if load.buffer not in asked]:
                 self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")
             self.around.append(s)
             self.stmt(body)
             self.around.pop()
-
-    def iterations(self, s: For) -> tuple[Expr, Stmt]:
-        """How many iterations a loop makes, and of what: `if i < n` of sizes around all that it does ends it."""
-        match s.body:
-            case If(cond=Compare(op="<", a=a, b=end), then=then) if a is s.var and is_size(end):
-                return self.indices.simplifier.simplify(binary("min", end, s.extent)), then
-        return const(s.extent), s.body
 
     def ask_for_panels(self, s: For) -> set[Buffer]:
         """Ask for parts of panels that are read later, in front of a loop that computes on registers; their arrays."""

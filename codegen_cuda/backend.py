@@ -18,6 +18,7 @@ from ansor.core.device.backend import Backend
 from ansor.core.host.hints import install
 from ansor.core.target.hardware import HardwareParams
 from ansor.core.tasks.measure_values import DeviceInfo
+from te_lite.extensions import required_part
 from te_lite.loops.stmt import LoweredFunc
 
 from .driver import nvrtc
@@ -135,7 +136,8 @@ class CudaBackend(Backend):
 
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
         """A function of NumPy arrays and device arrays, see `CudaModule`."""
-        return CudaModule(func, target_architecture(target))
+        made: Callable[..., CudaModule] = required_part("open_cuda_module") if func.sizes else CudaModule
+        return made(func, target_architecture(target))
 
 
 BACKEND = CudaBackend()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from ansor.core.device.exported_program import Argument
 from codegen_c.errors import CallError
 from codegen_c.module import Module
-from te_lite.errors import require
-from te_lite.expr.expr import SizeVar
 from te_lite.timing import Timing
+
+from .sizes import extents_at, sizes_of
 
 MOST_KEPT = 64
 
@@ -36,8 +34,8 @@ class OpenModule(Module):
         return self.at(arrays).time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
     def at(self, arrays: Sequence[Any]) -> Module:
-        """The program for the sizes of these arrays.  Raises CallError where they are out of bounds or differ."""
-        sizes = sizes_of(self.entry_name, self.arguments, [np.shape(a) for a in arrays])
+        """The program for the sizes of these arrays.  Raises CallError where they do not fit it."""
+        sizes = sizes_of(self.entry_name, self.arguments, arrays, CallError)
         key = tuple(sizes.values())
         if key not in self._kept:
             if len(self._kept) == MOST_KEPT:
@@ -60,24 +58,3 @@ class _Sized(Module):
 
     def _pointers(self, arrays: Sequence[Any]) -> list[int]:
         return [*super()._pointers(arrays), *self._sizes]
-
-
-def extents_at(dims: Sequence[Any], sizes: Mapping[SizeVar, int]) -> tuple[int, ...]:
-    """The extents, those that are open at some sizes."""
-    return tuple([sizes.get(d, 0) if isinstance(d, SizeVar) else int(d) for d in dims])
-
-
-def sizes_of(subject: str, arguments: Sequence[Argument], shapes: Sequence[tuple[int, ...]]) -> dict[SizeVar, int]:
-    """The value of each size, in the order in which arguments have them.
-
-    Raises CallError where a size has several values or one out of its bounds.
-    """
-    found: dict[SizeVar, int] = {}
-    for argument, shape in zip(arguments, shapes, strict=False):
-        for d, n in zip(argument.shape, shape, strict=False):
-            if isinstance(d, SizeVar):
-                least, most = d.range
-                law = f"{d.name} must be {least} to {most}, the same in all arguments"
-                ok = found.setdefault(d, int(n)) == n and least <= n <= most
-                require(ok, CallError, f"{subject}: {argument.name}", law, got=n)
-    return found

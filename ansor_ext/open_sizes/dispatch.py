@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from codegen_c.errors import CallError
 from te_lite.schedule.state import State
 from te_lite.timing import Timing
 
-from .call import OpenModule, sizes_of
+from .call import OpenModule
 from .choice import Scores
+from .sizes import sizes_of
 
 MOST_DECIDED = 4096
 
@@ -44,7 +44,7 @@ class OpenFunction:
     def program(self, arrays: Sequence[Any]) -> OpenModule:
         """The program that runs for these arrays.  Raises CallError where sizes are out of bounds or differ."""
         first = self.programs[0]
-        sizes = sizes_of(first.entry_name, first.arguments, [np.shape(a) for a in arrays])
+        sizes = sizes_of(first.entry_name, first.arguments, arrays, CallError)
         return self.programs[self.number(tuple(sizes.values()))]
 
     def number(self, values: tuple[int, ...]) -> int:

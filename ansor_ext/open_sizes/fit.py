@@ -14,42 +14,37 @@ variable: `i < n` is the access of element `n - 1 - i`.  Nothing is tried out, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
 from te_lite.computation.tensor import Tensor
-from te_lite.errors import UnsafeError
+from te_lite.errors import LowerError, UnsafeError, require
 from te_lite.expr.element import Buffer, BufferLoad
 from te_lite.expr.expr import Binary, Expr, SizeVar, as_expr, binary
 from te_lite.expr.lanes import row_major
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import transform
-from te_lite.loops.stmt import For, LoweredFunc, Stmt, Store, bodies, map_exprs, stmts_of, with_bodies
+from te_lite.loops.stmt import For, Instruction, LoweredFunc, Stmt, Store, bodies, map_exprs, stmts_of, with_bodies
 from te_lite.loops.stmt_text import pretty
-from te_lite.verify.verify import PROVEN, distinct
-from te_lite.verify.verify_access import inside
-from te_lite.verify.verify_scope import Access
-from te_lite.verify.verify_walk import Walk
+from te_lite.verify.verify import PROVEN
 
+from .places import Here, with_places_here
 from .shorten import shortened
 
 Place = Callable[[Buffer, Expr], tuple[Buffer, Expr]]
-Extents = Mapping[Buffer, tuple[Any, ...]]
-ANY_SIZE = 1 << 62
 
 
 def open_program(func: LoweredFunc, tensors: Sequence[Tensor]) -> LoweredFunc:
     """The program for all sizes of one that was lowered, and verified, for the greatest.
 
-    Raises UnsafeError where an index is not shown to be inside of its dimension.
+    Raises UnsafeError where an index is not shown to be inside of its dimension, LowerError for a program of tensor
+    cores.
     """
-    extents = {b: t.op.extents for b, t in zip(func.args, tensors, strict=True)}
-    simplifier = loop_ranges(func.body)
-    _require_inside(func, extents, simplifier)
-    args = {b: Buffer(b.name, b.dtype, extents[b]) if _is_open(extents[b]) else b for b in func.args}
-    body = with_places(func.body, lambda b, at: (args.get(b, b), _place(b, at, extents.get(b, ()), simplifier)))
-    made = LoweredFunc(func.name, tuple(args.values()), shortened(body, simplifier), func.sizes)
+    together = any(isinstance(s, Instruction) for s in stmts_of(func.body))
+    law = "instructions of tensor cores are for extents that are numbers"
+    require(not together, LowerError, func.name, law, sizes=list(func.sizes))
+    made = _Opened(func, tensors).func
     PROVEN.add(made)
     return made
 
@@ -61,10 +56,6 @@ def loop_ranges(body: Stmt) -> Simplifier:
         if isinstance(s, For):
             extents[s.var] = max(s.extent, extents.get(s.var, 1))
     return Simplifier({v: (0, n - 1) for v, n in extents.items()})
-
-
-def _is_open(dims: Sequence[Any]) -> bool:
-    return any(isinstance(d, SizeVar) for d in dims)
 
 
 def with_places(s: Stmt, place: Place) -> Stmt:
@@ -82,47 +73,50 @@ def with_places(s: Stmt, place: Place) -> Stmt:
     return stored(map_exprs(s, lambda e: transform(e, moved)))
 
 
-def _index(index: Expr, d: int, shape: Sequence[int], simplifier: Simplifier) -> Expr:
-    """The index of dimension `d` of an element, from its number in a buffer of `shape`."""
-    at = binary("//", index, row_major(shape)[d])
-    return simplifier.simplify(at if d == 0 else binary("%", at, shape[d]))
+class _Opened:
+    """A program with its arguments of their own sizes."""
 
+    def __init__(self, func: LoweredFunc, tensors: Sequence[Tensor]) -> None:
+        self.name, self.simplifier = func.name, loop_ranges(func.body)
+        self.args = {b: Buffer(b.name, b.dtype, t.op.extents) for b, t in zip(func.args, tensors, strict=True)}
+        self.args = {b: new if any(_is_open(d) for d in new.shape) else b for b, new in self.args.items()}
+        body = shortened(with_places_here(func.body, func.sizes, self.place), self.simplifier)
+        self.func = LoweredFunc(func.name, tuple(self.args.values()), body, func.sizes)
 
-def _place(b: Buffer, index: Expr, dims: Sequence[Any], simplifier: Simplifier) -> Expr:
-    """Where an element is in an argument of the extents `dims`, by its number in one of the greatest ones."""
-    if not _is_open(dims[1:]):
-        return index
-    strides = [as_expr(1)] * len(dims)
-    for d in reversed(range(len(dims) - 1)):
-        strides[d] = binary("*", strides[d + 1], dims[d + 1])
-    parts = [binary("*", _index(index, d, b.shape, simplifier), stride) for d, stride in enumerate(strides)]
-    return reduce(lambda x, y: binary("+", x, y), parts)
+    def place(self, b: Buffer, index: Expr, here: Here) -> tuple[Buffer, Expr]:
+        """Where an element is, by its number in a buffer of the greatest sizes.
 
-
-def _require_inside(func: LoweredFunc, extents: Extents, simplifier: Simplifier) -> None:
-    """Raise UnsafeError for an index that is not shown to be below the extent of its dimension."""
-    for d in range(max([len(dims) for dims in extents.values()], default=0)):
-        ends = {b: dims[d] for b, dims in extents.items() if d < len(dims) and isinstance(dims[d], SizeVar)}
-        _require_below(func, d, ends, simplifier)
-
-
-def _require_below(func: LoweredFunc, d: int, ends: Mapping[Buffer, SizeVar], simplifier: Simplifier) -> None:
-    """The same of dimension `d`, of the arguments for which `ends` has its extent."""
-    turned = {b: Buffer(b.name, b.dtype, (end.range[1],)) for b, end in ends.items()}
-    end_of = {turned[b]: end for b, end in ends.items()}
-
-    def from_end(b: Buffer, index: Expr) -> tuple[Buffer, Expr]:
-        if b not in ends:
+        Raises UnsafeError where it is not shown to be inside.
+        """
+        new = self.args.get(b, b)
+        if new is b:
             return b, index
-        return turned[b], simplifier.simplify(_from_end(ends[b], _index(index, d, b.shape, simplifier)))
+        dims: tuple[Any, ...] = new.shape
+        parts = [self.digit(index, d, b.shape, here) for d in range(len(dims))]
+        for d in [d for d, end in enumerate(dims) if _is_open(end) and not here.never]:
+            left = self.simplifier.simplify(_from_end(dims[d], parts[d]))
+            if not _is_natural(left, here):
+                law = (
+                    f"nothing shows that index {pretty(parts[d])} of dimension {d} of {b.name} is below {dims[d].name}"
+                )
+                raise UnsafeError(f"{self.name}: in_bounds: {law}", "in_bounds")
+        if not any(map(_is_open, dims[1:])):
+            return new, index
+        strides = [as_expr(1)] * len(dims)
+        for d in reversed(range(len(dims) - 1)):
+            strides[d] = binary("*", strides[d + 1], dims[d + 1])
+        terms = [binary("*", part, stride) for part, stride in zip(parts, strides, strict=True)]
+        return new, reduce(lambda x, y: binary("+", x, y), terms)
 
-    args = tuple([turned.get(b, b) for b in func.args])
-    walk = Walk(LoweredFunc(func.name, args, with_places(func.body, from_end), func.sizes))
-    for x in [x for x in distinct(walk.open) if x.buffer in end_of and not _is_inside(x.index, x)]:
-        end = end_of[x.buffer]
-        index = pretty(simplifier.simplify(_from_end(end, x.index)))
-        law = f"nothing shows that index {index} of dimension {d} of {x.buffer.name} is below {end.name}"
-        raise UnsafeError(f"{func.name}: in_bounds: {law}", "in_bounds")
+    def digit(self, index: Expr, d: int, shape: Sequence[int], here: Here) -> Expr:
+        """The index of dimension `d` of an element, from its number in a buffer of `shape`."""
+        at = binary("//", index, row_major(shape)[d])
+        at = self.simplifier.simplify(at if d == 0 else binary("%", at, shape[d]))
+        return self.simplifier.simplify(here.less_digits(at))
+
+
+def _is_open(extent: Any) -> bool:
+    return isinstance(extent, SizeVar)
 
 
 def _from_end(end: Expr, index: Expr) -> Expr:
@@ -133,11 +127,11 @@ def _from_end(end: Expr, index: Expr) -> Expr:
     return binary("-", binary("-", end, 1), index)
 
 
-def _is_inside(index: Expr, x: Access) -> bool:
-    """Whether an index is shown not to be negative, where the access `x` happens."""
+def _is_natural(index: Expr, here: Here) -> bool:
+    """Whether an index is shown not to be negative."""
     match index:
         case Binary(op="max", a=a, b=b):
-            return _is_inside(a, x) or _is_inside(b, x)
+            return _is_natural(a, here) or _is_natural(b, here)
         case Binary(op="min", a=a, b=b):
-            return _is_inside(a, x) and _is_inside(b, x)
-    return inside(index, ANY_SIZE, x.scope.conditions, x.forms, x.forms.ends(x.scope.spans))
+            return _is_natural(a, here) and _is_natural(b, here)
+    return here.within(index)

@@ -4,16 +4,17 @@ A loop of a program for all sizes runs to the end of the greatest one, and guard
 statement to do anything is found from the inside out: the guards around all that it stores where others see it, each
 with the variables of inner loops where it holds soonest.  Where such a guard bounds the variable of a loop by sizes
 alone, it stands directly inside of that loop as `if i < end`, which emitters print as its end; what it implies is not
-asked again.  What a loop asks in all its iterations alike is asked around it.
+asked again.  That of a loop over blocks stands inside of those over threads: it is the end of a grid.  What a loop asks
+in all its iterations alike is asked around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from te_lite.expr.expr import Compare, Const, Expr, SizeVar, Var, binary, compare, logical_and, same
+from te_lite.expr.expr import INDEX, Binary, Compare, Const, Expr, SizeVar, Var, binary, compare, logical_and, same
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import conjuncts, free_vars, is_data, is_size, substitute
+from te_lite.expr.visit import conjuncts, free_vars, is_data, is_size, substitute, transform, walk
 from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, bodies, stmts_of, with_bodies, written_by
 
 from .fused import fused_end
@@ -44,7 +45,7 @@ class Shortener:
             end = self.end(guard, s.var)
             if end is not None:
                 known = compare("<", s.var, end)
-                return with_bodies(s, (If(known, without(s.body, known)),))
+                return with_bodies(s, (_in_threads(known, without(s.body, known)),))
         for guard in needed if s.kind is ForKind.SERIAL and not isinstance(s.body, If) else ():
             if self.step(guard, s.var) and self.by_loops(guard):
                 return with_bodies(s, (If(guard, without(s.body, guard)),))
@@ -76,13 +77,18 @@ class Shortener:
         return None if own.issuperset(written_by(s)) else ()
 
     def soonest(self, c: Expr, var: Var, extent: int) -> Expr | None:
-        """A condition with the value of a variable for which it holds if it does for any."""
+        """A condition with the value of a variable for which it holds if it does for any; None if that varies."""
         if var not in free_vars(c):
             return c
-        moved = self.step(c, var)
-        if moved is None:
+        if not isinstance(c, Compare) or c.op not in ("<", "<="):
             return None
-        return self.simplifier.simplify(substitute(c, {var: Const(0 if moved > 0 else extent - 1)}))
+        left = self.simplifier.simplify(binary("-", c.a, c.b))
+        for value, way in ((0, 1), (extent - 1, -1)):
+            more = self.simplifier.simplify(binary("-", left, substitute(left, {var: Const(value)})))
+            low = self.simplifier.bounds(more)[0]
+            if direction(left, var) == way or (low is not None and low >= 0):
+                return self.simplifier.simplify(substitute(c, {var: Const(value)}))
+        return None
 
     def step(self, c: Expr, var: Var) -> int | None:
         """By how much the left side of `x < y`, less the right one, grows with a variable; None if that varies."""
@@ -94,15 +100,69 @@ class Shortener:
 
     def end(self, c: Expr, var: Var) -> Expr | None:
         """The number of first values of a variable for which a condition may hold, if sizes alone decide that."""
-        step = self.step(c, var) if var in free_vars(c) else 0
-        if step is None:
-            return fused_end(c, var, self.simplifier, self.end)
-        if step <= 0 or not isinstance(c, Compare):
+        if not isinstance(c, Compare) or c.op not in ("<", "<="):
+            return None
+        for part in [var, *quotients(c, var)]:
+            number = Var("part", INDEX)
+            end = self.straight_end(with_part(c, part, number), number)
+            if end is not None and isinstance(part, Binary):  # `x//d < end`, which is `x < end*d`
+                return self.end(compare("<", part.a, binary("*", end, part.b)), var)
+            if end is not None:
+                return end
+        return fused_end(c, var, self.simplifier, self.end)
+
+    def straight_end(self, c: Compare, var: Var) -> Expr | None:
+        """The same where both sides are sums."""
+        step = self.step(c, var) if free_vars(c) else None
+        if step is None or step <= 0:
             return None
         rest = substitute(binary("-", c.b, c.a), {var: Const(0)})
         top = binary("+", rest, step - (c.op == "<"))
         end = self.simplifier.simplify(binary("//", top, step))
         return end if is_size(end) else None
+
+
+def _in_threads(cond: Expr, s: Stmt) -> Stmt:
+    """A statement under a condition; a condition on blocks stands inside of the loops over blocks and threads."""
+    if isinstance(s, For) and s.kind in (ForKind.BLOCK, ForKind.THREAD):
+        return with_bodies(s, (_in_threads(cond, s.body),))
+    return If(cond, s)
+
+
+def quotients(c: Expr, var: Var) -> list[Binary]:
+    """The quotients by positive numbers in which a variable occurs, outermost first."""
+    found = [x for x in walk(c) if isinstance(x, Binary) and x.op == "//" and var in free_vars(x.a)]
+    return [x for x in found if isinstance(x.b, Const) and x.b.value > 0]
+
+
+def with_part(c: Compare, part: Expr, to: Var) -> Compare:
+    """A condition with a variable in place of all that is like a part of it."""
+    a, b = [transform(e, lambda x: to if same(x, part) else None) for e in (c.a, c.b)]
+    return Compare(c.op, a, b)
+
+
+def direction(e: Expr, var: Var) -> int | None:
+    """1 where a value never falls as a variable grows, -1 where it never rises, 0 without it; else None."""
+    match e:
+        case _ if var not in free_vars(e):
+            return 0
+        case Var():
+            return 1
+        case Binary(op="+" | "min" | "max", a=a, b=b):
+            return _together(direction(a, var), direction(b, var))
+        case Binary(op="-", a=a, b=b):
+            return _together(direction(a, var), _turned(direction(b, var)))
+        case Binary(op="*" | "//", a=a, b=Const(value=value)):
+            return direction(a, var) if value > 0 else None
+    return None
+
+
+def _turned(way: int | None) -> int | None:
+    return None if way is None else -way
+
+
+def _together(x: int | None, y: int | None) -> int | None:
+    return x if x == y or y == 0 else y if x == 0 else None
 
 
 def without(s: Stmt, known: Expr) -> Stmt:

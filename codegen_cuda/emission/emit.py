@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from te_lite.expr.expr import Binary, BufferLoad, Expr, Var, const
+from te_lite.expr.expr import Binary, BufferLoad, Expr, SizeVar, Var, const
 from te_lite.expr.interval import INDEX_DTYPES
 from te_lite.expr.visit import substitute
 from te_lite.loops.names import Names
+from te_lite.loops.perfect_nest import iterations
 from te_lite.loops.stmt import (
     Alloc,
     Barrier,
@@ -203,8 +204,7 @@ class KernelEmitter:
 
     def store(self, s: Store) -> None:
         """`place = value`, or `place += rest` for an accumulation."""
-        copy = self.pipelines.scalar_copy(self, s)
-        if copy is not None:
+        if (copy := self.pipelines.scalar_copy(self, s)) is not None:
             self.line(copy)
             return
         target = self.place(s.buffer, s.index)
@@ -228,7 +228,8 @@ class KernelEmitter:
                 self.stmt(map_exprs(s.body, self.replacing({s.var: const(k, s.var.dtype)})))
         else:
             self.pragma(s)
-            self.counted(s, lambda: self.stmt(s.body))
+            end, body = (None, s.body) if s.var in self.unrolled else iterations(s, self.ranges)
+            self.counted(s, lambda: self.stmt(body), end=end)
         for part in s.body.stmts if isinstance(s.body, Seq) else ():
             if isinstance(part, Instruction) and part.goes_on:
                 self.line(self.tensor_cores.wait(self, part))
@@ -247,9 +248,10 @@ class KernelEmitter:
             copies = useful_copies(s)
             self.line("#pragma unroll" if copies == s.extent else f"#pragma unroll {copies}")
 
-    def counted(self, s: For, body: Callable[[], None], step: int = 1) -> None:
+    def counted(self, s: For, body: Callable[[], None], step: int = 1, end: Expr | None = None) -> None:
         v, kind = self.names.of(s.var, s.var.name), TYPES[self.widths.counter(s.var, step)]
-        self.open(f"for ({kind} {v} = 0; {v} < {s.extent}; {f'++{v}' if step == 1 else f'{v} += {step}'}) {{")
+        last = s.extent if end is None else self.text.expr(end)
+        self.open(f"for ({kind} {v} = 0; {v} < {last}; {f'++{v}' if step == 1 else f'{v} += {step}'}) {{")
         self.loops += 1
         body()
         self.loops -= 1
@@ -319,7 +321,7 @@ class KernelEmitter:
 
 
 def _kernel(
-    nest: KernelNest, name: str, buffers: tuple[Buffer, ...], waits: bool
+    nest: KernelNest, name: str, buffers: tuple[Buffer, ...], waits: bool, sizes: Sequence[SizeVar]
 ) -> tuple[CudaKernel, str, dict[str, str]]:
     """One kernel, its text, and the helper functions it calls."""
     nest.check_launch()
@@ -341,9 +343,10 @@ def _kernel(
     types = [f"{'' if buffers[k] in written else 'const '}{TYPES[buffers[k].dtype]}" for k in arguments]
     params = [f"const __grid_constant__ TensorMap {x}" for x in values]
     params += [f"{t} *__restrict__ {x}" for t, x in zip(types, pointers, strict=True)]
+    params += [f"int {emitter.var(v)}" for v in sizes]
     shared, dynamic = emitter.declare()
     emitter.stmt(body)
-    kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic, maps)
+    kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic, maps, nest.ends)
     head = f'extern "C" __global__ void {cluster}__launch_bounds__({launch_bounds(nest, kernel.threads)}) '
     helpers = {**({"TensorMap": TENSOR_MAP} if maps else {}), **emitter.text.helpers}
     if waits:
@@ -364,12 +367,14 @@ def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgr
     verify(func)
     nests, scratch = emitted_nests(func)
     base, buffers = (names := Names()).fresh(func.name), (*func.args, *scratch)
-    built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers, waits) for k, nest in enumerate(nests)]
+    built = [
+        _kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers, waits, func.sizes) for k, nest in enumerate(nests)
+    ]
     kernels = tuple([kernel for kernel, _, _ in built])
     helpers = {name: text for _, _, more in built for name, text in more.items()}
     source = f"{header_text(func, kernels, scratch, comment)}\n{_unit([text for _, text, _ in built], helpers)}"
     units = tuple([_unit([text], more) for _, text, more in built])
-    return CudaProgram(func.name, source, units, kernels, func.args, tuple(scratch))
+    return CudaProgram(func.name, source, units, kernels, func.args, tuple(scratch), func.sizes)
 
 
 def _unit(kernels: Sequence[str], helpers: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from te_lite.errors import require
 from te_lite.expr.simplify import Simplifier
-from te_lite.extensions import installed_part
+from te_lite.extensions import installed_part, required_part
 from te_lite.loops.stmt import Alloc, Barrier, Buffer, For, Instruction, LoweredFunc, Stmt, Store, stmts_of
 
 from ..program.cuda_program import VECTOR_BYTES, KernelNest, TensorMap, kernel_nests
@@ -109,6 +109,6 @@ def emitted_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
 
     Raises EmitError for one that has no such form.
     """
-    require(not func.sizes, EmitError, func.name, "programs of open sizes are for target c", sizes=func.sizes)
     nests, scratch = kernel_nests(func)
+    nests = list(map(required_part("open_grid"), nests)) if func.sizes else nests
     return [tensor_cores_of(nest.body).nest(nest) for nest in nests], scratch

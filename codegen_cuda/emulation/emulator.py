@@ -20,6 +20,7 @@ import numpy as np
 
 from ansor.core.files.private_files import scratch_folder
 from te_lite.errors import require
+from te_lite.extensions import required_part
 from te_lite.loops.names import identifier
 
 from ..program.cuda_program import CudaProgram
@@ -79,6 +80,7 @@ def run_program(program: CudaProgram, args: Sequence[np.ndarray], check: bool = 
     Scratch memory starts poisoned, and reading what no kernel wrote there is a finding.  Raises EmulatorError.
     """
     require(len(args) == len(program.args), EmulatorError, program.name, "one array per argument", arrays=len(args))
+    program, sizes = required_part("at_sizes")(program, args, EmulatorError) if program.sizes else (program, ())
     for buffer, array in zip(program.args, args, strict=True):
         fits = array.dtype == buffer.dtype and array.size == buffer.size
         require(fits, EmulatorError, buffer.name, "an array of the buffer's dtype and size",
@@ -86,11 +88,12 @@ def run_program(program: CudaProgram, args: Sequence[np.ndarray], check: bool = 
     memories = [Memory(b.name, a, True) for b, a in zip(program.args, args, strict=True)]
     poisoned = [np.full(b.size * np.dtype(b.dtype).itemsize, 255, np.uint8).view(b.dtype) for b in program.scratch]
     memories += [Memory(b.name, x, False) for b, x in zip(program.scratch, poisoned, strict=True)]
-    launches = []
+    launches, last = [], range(len(memories), len(memories) + len(sizes))
+    memories += [Memory("size", np.int32(n), True) for n in sizes]
     for k in program.kernels:
         numbers = range(len(memories), len(memories) + len(k.maps))
         memories += [Memory("map", map_of(m, m.argument), True) for m in k.maps]
-        launches.append(Launch(k.name, k.grid, k.block, (*numbers, *k.arguments), k.dynamic_bytes))
+        launches.append(Launch(k.name, k.grid, k.block, (*numbers, *k.arguments, *last), k.dynamic_bytes))
     return run_launches(program.source, launches, memories, check, timeout)
 
 

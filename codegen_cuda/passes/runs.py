@@ -33,10 +33,7 @@ def split_runs(stmts: Sequence[Stmt]) -> Iterator[tuple[Store, ...] | Stmt]:
 
 
 def _closed(run: list[Store]) -> Iterator[tuple[Store, ...] | Stmt]:
-    if len(run) >= SHORTEST:
-        yield tuple(run)
-    else:
-        yield from run
+    yield from [tuple(run)] if len(run) >= SHORTEST else run
 
 
 def _continues(first: Store, s: Store) -> bool:

@@ -65,9 +65,7 @@ def _whole_vectors(s: Stmt) -> Stmt | None:
 
 def _lane(loops: Sequence[For], s: Store) -> For | None:
     """The loop along neighbours in memory, whose iterations are whole vectors that start at multiples of their size."""
-    if not loops or s.buffer.storage != "global":
-        return None
-    if not _moves_registers(s):
+    if not loops or s.buffer.storage != "global" or not _moves_registers(s):
         return None
     for width in _widths(s):
         for loop in reversed(loops):

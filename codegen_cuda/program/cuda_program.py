@@ -12,7 +12,7 @@ from math import prod
 
 from te_lite.errors import require
 from te_lite.expr.dtype import BYTES
-from te_lite.expr.expr import BufferLoad, Var
+from te_lite.expr.expr import BufferLoad, Expr, SizeVar, Var, as_expr
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import children
 from te_lite.loops.names import identifier
@@ -30,6 +30,7 @@ from te_lite.loops.stmt import (
     seq,
     stmts_of,
 )
+from te_lite.loops.stmt_text import pretty
 
 from .errors import EmitError
 
@@ -84,7 +85,8 @@ class CudaKernel:
 
     `arguments` are positions in the program's `buffers`, `shared_bytes` all shared memory of a block, `dynamic_bytes`
     the part of it that the launch must ask for (0, or everything when it is more than 48 KiB).  A kernel takes its
-    `maps`, by value, before the pointers of its arguments.
+    `maps`, by value, before the pointers of its arguments.  `ends` is the grid of all sizes where some
+    are open, `grid` that of the greatest ones.
     """
 
     name: str
@@ -94,6 +96,7 @@ class CudaKernel:
     shared_bytes: int
     dynamic_bytes: int
     maps: tuple[TensorMap, ...] = ()
+    ends: tuple[Expr, ...] = ()
 
     @property
     def threads(self) -> int:
@@ -107,6 +110,7 @@ class CudaProgram:
 
     `units` are sources as well, of each kernel alone: programs that differ in one kernel share those of the others.
     `args` are the caller's arrays, `scratch` those that the program needs besides; all start at a multiple of 16 bytes.
+    All kernels take the `sizes`, each an int, behind their pointers.
     """
 
     name: str
@@ -115,6 +119,7 @@ class CudaProgram:
     kernels: tuple[CudaKernel, ...]
     args: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]
+    sizes: tuple[SizeVar, ...] = ()
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -124,10 +129,11 @@ class CudaProgram:
 
 @dataclass(frozen=True, eq=False)
 class KernelNest:
-    """One kernel before it is text: its block and thread loops by tag, and what a thread runs."""
+    """One kernel before it is text: its block and thread loops by tag, what a thread runs, `ends` of a `CudaKernel`."""
 
     loops: dict[str, For]
     body: Stmt
+    ends: tuple[Expr, ...] = ()
 
     def extents(self, tags: tuple[str, ...]) -> Shape:
         x, y, z = [self.loops[tag].extent if tag in self.loops else 1 for tag in tags]
@@ -156,10 +162,9 @@ class KernelNest:
 
     def tag_of(self, var: Var) -> str:
         """The axis of a thread variable.  Raises EmitError for a variable that is none."""
-        for tag, loop in self.loops.items():
-            if loop.var is var:
-                return tag
-        raise EmitError(f"reduction across threads: {var.name} is no thread axis of the kernel")
+        tags = [tag for tag, loop in self.loops.items() if loop.var is var]
+        require(bool(tags), EmitError, "reduction across threads", f"{var.name} is no thread axis of the kernel")
+        return tags[0]
 
     def allocated(self, storage: str) -> list[Buffer]:
         """The buffers of this class of storage that are allocated inside, each once, in order."""
@@ -249,7 +254,7 @@ def header_text(func: LoweredFunc, kernels: tuple[CudaKernel, ...], scratch: lis
     lines = [f"{func.name}: " + ", ".join([_shape(b) for b in func.args])]
     lines += [f"scratch: {', '.join([_shape(b) for b in scratch])}"] if scratch else []
     for k in kernels:
-        grid, block = " x ".join(map(str, k.grid)), " x ".join(map(str, k.block))
+        grid, block = " x ".join(map(pretty, k.ends or map(as_expr, k.grid))), " x ".join(map(str, k.block))
         lines.append(f"{k.name}: grid {grid}, block {block}, {k.shared_bytes} bytes of shared memory")
     lines += comment.replace("*/", "* /").splitlines()
     return "\n".join(["/*", *[f" * {line}".rstrip() for line in lines], " */"])

@@ -19,7 +19,9 @@ OF_MAP = "argument", "dtype", "extents", "box", "steps", "swizzle", "margins"
 
 
 def program_facts(program: CudaProgram) -> dict[str, Any]:
-    """What a launch needs to know, as JSON."""
+    """What a launch needs to know, as JSON.  Raises GraphError for a program of open sizes."""
+    law = "a program of open sizes is a function of arrays in this process, made by ansor.build, and nothing else yet"
+    require(not program.sizes, GraphError, program.name, law, sizes=program.sizes)
     return {
         "arguments": len(program.args),
         "scratch_bytes": [b.size * BYTES[b.dtype] for b in program.scratch],

@@ -193,11 +193,9 @@ class ReduceText:
         w, mask = self.writer, self._mask()
         offset = w.fresh("offset")
         both = _exchangeable(self.s.combiner)
+        falling, rising = f"{width // 2}; {offset} > 0; {offset} >>= 1", f"1; {offset} < {width}; {offset} <<= 1"
         w.line("#pragma unroll")
-        if both:
-            w.open(f"for (int {offset} = {width // 2}; {offset} > 0; {offset} >>= 1) {{")
-        else:
-            w.open(f"for (int {offset} = 1; {offset} < {width}; {offset} <<= 1) {{")
+        w.open(f"for (int {offset} = {falling if both else rising}) {{")
         how = "__shfl_xor_sync" if both else "__shfl_down_sync"
         self._combine([self._exchange(how, mask, x, b.dtype, offset, width) for x, b in self._pairs()])
         w.close()

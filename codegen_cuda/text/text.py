@@ -154,12 +154,9 @@ class CudaText(CText):
             return f"divided_f32({self.expr(a)}, {self.expr(b)})", POSTFIX
         if op in ("min", "max"):
             return self._extreme(op, a, b, dtype)
-        if op in ("//", "%"):
-            power = _power_of_two(b)
-            if power is not None and op == "//":
-                return f"{self.expr(a, MUL)} >> {power}", SHIFT
-            if power is not None:
-                return f"({self.expr(a, MUL)} & {(1 << power) - 1})", POSTFIX
+        if op in ("//", "%") and (power := _power_of_two(b)) is not None:
+            x = self.expr(a, MUL)
+            return (f"{x} >> {power}", SHIFT) if op == "//" else (f"({x} & {(1 << power) - 1})", POSTFIX)
         if dtype in INDEX_DTYPES and op in ("+", "-", "*") and self.widths.may_wrap(e):
             u = UNSIGNED[dtype]  # overflow of signed integers is undefined, that of unsigned ones is not
             return f"({TYPES[dtype]})(({u}){self.expr(a, UNARY)} {op} ({u}){self.expr(b, UNARY)})", UNARY

@@ -241,10 +241,8 @@ class VectorStore:
 
 def _divides(e: Expr) -> bool:
     """Whether this is a division by what is not known."""
-    match e:
-        case Binary(op="/", b=divisor):
-            return not isinstance(divisor, Const)
-    return isinstance(e, Call) and e.func == "sigmoid"
+    quotient = isinstance(e, Binary) and e.op == "/" and not isinstance(e.b, Const)
+    return quotient or (isinstance(e, Call) and e.func == "sigmoid")
 
 
 def _is_choice(e: Expr) -> bool:
@@ -254,8 +252,5 @@ def _is_choice(e: Expr) -> bool:
 def _unconditional(e: Expr) -> Iterator[Expr]:
     """The sub-expressions that are evaluated whatever conditions say; indices of reads are left out."""
     yield e
-    match e:
-        case BufferLoad() | Call(func="if_then_else") | Select():
-            return
-    for k in children(e):
+    for k in () if isinstance(e, BufferLoad) or _is_choice(e) else children(e):
         yield from _unconditional(k)

@@ -242,9 +242,7 @@ class _Inference:
         The axes of real threads are there in the whole kernel, those of virtual threads only inside their loop.
         """
         thread = self.ranks[keeper.shared_out][stage].get(uid)
-        if thread is not None:
-            return keeper.rank > thread
-        return (stage, uid) in fixed
+        return keeper.rank > thread if thread is not None else (stage, uid) in fixed
 
     def _axis_regions(self, k: int, fixed: Atoms, keeper: Keeper) -> tuple[Region, ...]:
         """The region of each root axis of stage k while the loops `fixed` are invariant, for what `keeper` keeps."""

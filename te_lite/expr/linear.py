@@ -242,9 +242,7 @@ class LinearSpace:
 
     def mod(self, x: Lin, c: int) -> Lin:
         """`x % c`, c > 0."""
-        if c == 1:
-            return Lin({}, 0, x.dtype)
-        return self._mod_rest(self._split(x, c)[1], c)
+        return Lin({}, 0, x.dtype) if c == 1 else self._mod_rest(self._split(x, c)[1], c)
 
     def _split(self, x: Lin, c: int) -> tuple[Lin | None, Lin]:
         """x = c*q + r, the coefficients of r smaller than c and its constant in [0, c)."""

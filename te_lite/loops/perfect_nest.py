@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..expr.expr import Expr, as_expr, binary
-from .stmt import For, ForKind, Stmt
+from ..expr.expr import Compare, Expr, as_expr, binary, const
+from ..expr.simplify import Simplifier
+from ..expr.visit import is_size
+from .stmt import For, ForKind, If, Stmt
 
 SEQUENTIAL = (ForKind.SERIAL, ForKind.UNROLLED)
 """Loops whose iterations one thread runs one after the other."""
@@ -27,6 +29,14 @@ def nested(loops: Sequence[For], body: Stmt, kind: ForKind | None = None) -> Stm
     for loop in reversed(loops):
         body = replace(loop, body=body, kind=kind or loop.kind)
     return body
+
+
+def iterations(loop: For, simplifier: Simplifier) -> tuple[Expr, Stmt]:
+    """How many iterations a loop makes, and of what: `if i < n` of sizes around all that it does ends it."""
+    match loop.body:
+        case If(cond=Compare(op="<", a=a, b=end), then=then) if a is loop.var and is_size(end):
+            return simplifier.simplify(binary("min", end, loop.extent)), then
+    return const(loop.extent), loop.body
 
 
 def iteration(loops: Sequence[For], around: Expr | None = None) -> Expr:

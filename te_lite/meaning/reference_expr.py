@@ -31,9 +31,7 @@ def np_dtype(dtype: str, float_dtype: str | None) -> np.dtype[Any]:
 
 
 def _trunc_div(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
-        return a / b
-    return trunc_divide(a, b)
+    return a / b if a.dtype.kind == "f" else trunc_divide(a, b)
 
 
 BINARY: dict[str, Callable[[Array, Array], Array]] = {

@@ -27,7 +27,7 @@ from codegen_cuda.program.cuda_program import TensorMap
 from codegen_cuda.program.facts import program_facts
 from te_lite.loops.stmt import LoweredFunc
 
-SCALARS = {"q": np.int64, "Q": np.uint64, "I": np.uint32, "f": np.float32, "d": np.float64}
+SCALARS = {"i": np.int32, "q": np.int64, "Q": np.uint64, "I": np.uint32, "f": np.float32, "d": np.float64}
 MAP = "m"
 COUNTS: Counter[str] = Counter()
 """Launches by kernel, and bytes moved, since it was cleared."""

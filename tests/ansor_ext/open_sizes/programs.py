@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +24,14 @@ class Case:
     expected: Callable[..., Array]
 
 
+def _size(name: str, least: int, most: int) -> Any:
+    """An open extent; a number where its bounds are one."""
+    return te.size_var(name, least, most) if least < most else most
+
+
 def rows_by_matrix(least: int, most: int) -> Case:
     """max(A B, 0) + 1 with open rows."""
-    n = te.size_var("n", least, most)
+    n = _size("n", least, most)
     a, b = te.placeholder((n, 12), name="A"), te.placeholder((12, 10), name="B")
     k = te.reduce_axis((0, 12), "k")
     c = te.compute((n, 10), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
@@ -35,7 +41,7 @@ def rows_by_matrix(least: int, most: int) -> Case:
 
 def open_terms(least: int, most: int) -> Case:
     """A product of which the number of terms is open."""
-    n = te.size_var("n", least, most)
+    n = _size("n", least, most)
     a, b = te.placeholder((6, n), name="A"), te.placeholder((n, 10), name="B")
     k = te.reduce_axis((0, n), "k")
     c = te.compute((6, 10), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
@@ -44,17 +50,17 @@ def open_terms(least: int, most: int) -> Case:
 
 def open_columns(least: int, most: int) -> Case:
     """Rows less their means, where rows are as long as they are."""
-    n = te.size_var("n", least, most)
+    n = _size("n", least, most)
     a = te.placeholder((5, n), name="A")
     k = te.reduce_axis((0, n), "k")
     s = te.compute((5,), lambda i: te.sum(a[i, k], axis=k), name="S")
-    d = te.compute((5, n), lambda i, j: a[i, j] - s[i] / n.astype("float32"), name="D")
+    d = te.compute((5, n), lambda i, j: a[i, j] - s[i] / te.cast("float32", n), name="D")
     return Case((n,), (a, d), lambda n: [(5, n), (5, n)], lambda a: a - a.mean(1, keepdims=True))
 
 
 def turned_around(least: int, most: int) -> Case:
     """The transpose of a matrix, from its last row and column to the first, both extents open."""
-    n, m = te.size_var("n", least, most), te.size_var("m", least, most)
+    n, m = _size("n", least, most), _size("m", least, most)
     a = te.placeholder((n, m), name="A")
     b = te.compute((m, n), lambda i, j: a[n - 1 - j, m - 1 - i] * 2.0, name="B")
     return Case((n, m), (a, b), lambda n, m: [(n, m), (m, n)], lambda a: a[::-1, ::-1].T * 2)
@@ -62,7 +68,7 @@ def turned_around(least: int, most: int) -> Case:
 
 def softmax(least: int, most: int) -> Case:
     """Softmax of rows, the number and length of which are open."""
-    n, m = te.size_var("n", least, most), te.size_var("m", least, most)
+    n, m = _size("n", least, most), _size("m", least, most)
     x = te.placeholder((n, m), name="X")
     k, r = te.reduce_axis((0, m), "k"), te.reduce_axis((0, m), "r")
     top = te.compute((n,), lambda i: te.max(x[i, k], axis=k), name="top")
@@ -79,7 +85,7 @@ def softmax(least: int, most: int) -> Case:
 
 def padded_windows(least: int, most: int) -> Case:
     """Sums of three neighbours along an open extent, zero beyond its ends."""
-    n = te.size_var("n", least, most)
+    n = _size("n", least, most)
     x = te.placeholder((n, 4), name="X")
     p = te.compute((n, 4), lambda i, j: te.if_then_else(i > 0, x[i - 1, j], 0.0), name="P")
     y = te.compute((n, 4), lambda i, j: x[i, j] + p[i, j] + te.if_then_else(i < n - 1, x[i + 1, j], 0.0), name="Y")
@@ -93,7 +99,7 @@ def padded_windows(least: int, most: int) -> Case:
 
 def batches(least: int, most: int) -> Case:
     """Products of matrices, as many as are asked for, whose rows are open, too."""
-    b, n = te.size_var("b", least, most), te.size_var("n", least, most)
+    b, n = _size("b", least, most), _size("n", least, most)
     x, w = te.placeholder((b, n, 6), name="X"), te.placeholder((b, 6, 8), name="W")
     k = te.reduce_axis((0, 6), "k")
     y = te.compute((b, n, 8), lambda h, i, j: te.sum(x[h, i, k] * w[h, k, j], axis=k), name="Y")
@@ -110,3 +116,10 @@ def arrays(case: Case, sizes: tuple[int, ...], rng: np.random.Generator) -> list
     found = [rng.standard_normal(shape).astype("float32") for shape in case.shapes(*sizes)]
     found[-1][...] = np.nan
     return found
+
+
+def points(case: Case, least: int, most: int) -> list[tuple[int, ...]]:
+    """All sizes of a small range; of several extents, some."""
+    rank = len(case.sizes)
+    every = list(itertools.product(range(least, most + 1), repeat=rank))
+    return every if rank == 1 else every[:: max(1, len(every) // 12)] + every[-1:]

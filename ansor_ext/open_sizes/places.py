@@ -1,0 +1,85 @@
+"""Elements of memory, and what is known where a program touches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from te_lite.expr.element import Buffer, BufferLoad
+from te_lite.expr.expr import Binary, Const, Expr, SizeVar, as_expr
+from te_lite.expr.visit import children, rebuild
+from te_lite.loops.stmt import For, If, Stmt, Store, bodies, map_exprs, with_bodies
+from te_lite.verify.verify_access import inside
+from te_lite.verify.verify_form import Forms
+from te_lite.verify.verify_scope import Scope, parts
+from te_lite.verify.verify_span import Spans
+
+ANY_SIZE = 1 << 62
+
+
+@dataclass(frozen=True)
+class Here:
+    """A place in a program: the loops and conditions around it."""
+
+    scope: Scope
+    forms: Forms
+
+    @property
+    def never(self) -> bool:
+        """Whether the program never comes here."""
+        return self.scope.never
+
+    def within(self, e: Expr, size: int = ANY_SIZE) -> bool:
+        """Whether an index is shown to be one of `size`."""
+        low, high = self.scope.spans.of(e)
+        if low >= 0 and high < size:
+            return True
+        return inside(e, size, self.scope.conditions, self.forms, self.forms.ends(self.scope.spans))
+
+    def less_digits(self, e: Expr) -> Expr:
+        """An index without the quotients and remainders that do nothing where the conditions hold."""
+        kids = children(e)
+        e = e if isinstance(e, BufferLoad) or not kids else rebuild(e, tuple([self.less_digits(k) for k in kids]))
+        match e:
+            case Binary(op="//" | "%" as op, a=a, b=Const(value=n)) if n > 0 and self.within(a, int(n)):
+                return as_expr(0) if op == "//" else a
+        return e
+
+
+Place = Callable[[Buffer, Expr, Here], tuple[Buffer, Expr]]
+
+
+def with_places_here(s: Stmt, sizes: Sequence[SizeVar], place: Place) -> Stmt:
+    """A statement whose elements of memory are others: `place(buffer, index, here)` gives both."""
+    return _Mover(place).stmt(s, Scope(Spans({v: v.range for v in sizes}), frozenset()))
+
+
+class _Mover:
+    def __init__(self, place: Place) -> None:
+        self.place, self.forms = place, Forms()
+        self.done: dict[tuple[int, int], tuple[Scope, Expr, Expr]] = {}
+
+    def stmt(self, s: Stmt, scope: Scope) -> Stmt:
+        match s:
+            case For(body=body):
+                return with_bodies(s, (self.stmt(body, scope.within(s)),))
+            case If(cond=cond, then=then):
+                return If(self.expr(cond, scope), self.stmt(then, scope.where(cond)))
+            case Store(buffer=buffer, index=index, value=value):
+                place = self.place(buffer, self.expr(index, scope), Here(scope, self.forms))
+                return Store(*place, self.expr(value, scope))
+        if bodies(s):
+            return with_bodies(s, tuple([self.stmt(b, scope) for b in bodies(s)]))
+        return map_exprs(s, lambda e: self.expr(e, scope))
+
+    def expr(self, e: Expr, scope: Scope) -> Expr:
+        """An expression, each node once in a scope."""
+        key = id(scope), id(e)
+        if key not in self.done:
+            self.done[key] = scope, e, self.moved(e, scope)
+        return self.done[key][2]
+
+    def moved(self, e: Expr, scope: Scope) -> Expr:
+        if isinstance(e, BufferLoad):
+            return BufferLoad(*self.place(e.buffer, self.expr(e.index, scope), Here(scope, self.forms)))
+        return rebuild(e, tuple([self.expr(x, inner) for x, inner in parts(e, scope)])) if children(e) else e
