@@ -127,8 +127,9 @@ class Emitter:
 
     def loop_text(self, s: For, asked: Collection[Buffer] = ()) -> None:
         """The loop; of arrays that are `asked` for already nothing is asked for in its iterations."""
-        v, (end, body) = self.out.var(s.var), iterations(s, self.indices.simplifier)
-        with self.out.braces(f"for (int64_t {v} = 0; {v} < {self.out.text.expr(end)}; ++{v}) "):
+        v, (end, body) = self.out.var(s.var), iterations(s)
+        last = self.out.text.expr(self.indices.simplifier.simplify(end))
+        with self.out.braces(f"for (int64_t {v} = 0; {v} < {last}; ++{v}) "):
             for load in [load for load in self.ahead(s) if load.buffer not in asked]:
                 self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")
             self.around.append(s)

@@ -21,10 +21,10 @@ from typing import Any
 from te_lite.computation.tensor import Tensor
 from te_lite.errors import LowerError, UnsafeError, require
 from te_lite.expr.element import Buffer, BufferLoad
-from te_lite.expr.expr import Binary, Expr, SizeVar, as_expr, binary
+from te_lite.expr.expr import Binary, Expr, SizeVar, as_expr, binary, same
 from te_lite.expr.lanes import row_major
 from te_lite.expr.simplify import Simplifier
-from te_lite.expr.visit import transform
+from te_lite.expr.visit import substitute, transform
 from te_lite.loops.stmt import For, Instruction, LoweredFunc, Stmt, Store, bodies, map_exprs, stmts_of, with_bodies
 from te_lite.loops.stmt_text import pretty
 from te_lite.verify.verify import PROVEN
@@ -110,9 +110,10 @@ class _Opened:
 
     def digit(self, index: Expr, d: int, shape: Sequence[int], here: Here) -> Expr:
         """The index of dimension `d` of an element, from its number in a buffer of `shape`."""
+        index, read = here.apart_from_data(index)
         at = binary("//", index, row_major(shape)[d])
         at = self.simplifier.simplify(at if d == 0 else binary("%", at, shape[d]))
-        return self.simplifier.simplify(here.less_digits(at))
+        return self.simplifier.simplify(substitute(here.less_digits(at), read))
 
 
 def _is_open(extent: Any) -> bool:
@@ -120,8 +121,10 @@ def _is_open(extent: Any) -> bool:
 
 
 def _from_end(end: Expr, index: Expr) -> Expr:
-    """An index counted from the last element."""
+    """An index counted from the last element, or what that is at least."""
     match index:
+        case Binary(op="%", b=b) if same(b, end):
+            return as_expr(0)  # at least
         case Binary(op="min" | "max" as op, a=a, b=b):
             return binary("max" if op == "min" else "min", _from_end(end, a), _from_end(end, b))
     return binary("-", binary("-", end, 1), index)

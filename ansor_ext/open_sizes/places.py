@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from te_lite.expr.element import Buffer, BufferLoad
-from te_lite.expr.expr import Binary, Const, Expr, SizeVar, as_expr
-from te_lite.expr.visit import children, rebuild
+from te_lite.expr.expr import INDEX, Binary, Const, Expr, SizeVar, Var, as_expr, binary, same
+from te_lite.expr.visit import children, rebuild, walk
 from te_lite.loops.stmt import For, If, Stmt, Store, bodies, map_exprs, with_bodies
+from te_lite.loops.width import fits
 from te_lite.verify.verify_access import inside
 from te_lite.verify.verify_form import Forms
 from te_lite.verify.verify_scope import Scope, parts
@@ -41,9 +42,39 @@ class Here:
         kids = children(e)
         e = e if isinstance(e, BufferLoad) or not kids else rebuild(e, tuple([self.less_digits(k) for k in kids]))
         match e:
-            case Binary(op="//" | "%" as op, a=a, b=Const(value=n)) if n > 0 and self.within(a, int(n)):
-                return as_expr(0) if op == "//" else a
+            case Binary(op="//" | "%" as op, a=a, b=Const(value=n)) if (
+                n > 0 and (k := self._quotient(a, int(n))) is not None
+            ):
+                return as_expr(k) if op == "//" else binary("-", a, k * int(n))
         return e
+
+    def _quotient(self, e: Expr, n: int) -> int | None:
+        """What `e // n` is where that is one number, of the first few that it might be."""
+        if any(isinstance(x, BufferLoad) for x in walk(e)):
+            return None  # what is read may wrap around
+        low, high = self.scope.spans.of(e)
+        first, last = max(low // n, -1), min(high // n, 1)
+        return next((k for k in range(first, last + 1) if self.within(binary("-", e, k * n), n)), None)
+
+    def apart_from_data(self, e: Expr) -> tuple[Expr, dict[Var, Expr]]:
+        """An index with a variable for each part that is read from memory, and these parts.
+
+        It is left as it is where its arithmetic, that of data, may leave 32 bits.
+        """
+        read: dict[Var, Expr] = {}
+        new = self._apart(e, read)
+        ranges = [self.scope.spans.of(x) for x in walk(new)] if read else []
+        return (new, read) if all(fits(x, INDEX) for x in ranges) else (e, {})
+
+    def _apart(self, e: Expr, read: dict[Var, Expr]) -> Expr:
+        if not any(isinstance(x, BufferLoad) for x in walk(e)):
+            return e
+        if isinstance(e, Binary) and e.op in ("+", "-", "*", "//", "%"):
+            return rebuild(e, (self._apart(e.a, read), self._apart(e.b, read)))
+        known = next((v for v, x in read.items() if same(x, e)), None)
+        if known is None:
+            read[known := SizeVar("read", e.dtype, self.scope.spans.of(e))] = e
+        return known
 
 
 Place = Callable[[Buffer, Expr, Here], tuple[Buffer, Expr]]

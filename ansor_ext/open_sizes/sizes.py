@@ -34,7 +34,7 @@ def sizes_of(
         require(shape is not None, error, where, "must be an array", got=type(array).__name__)
         assert shape is not None
         rank = len(argument.shape)
-        require(len(shape) == rank, error, where, f"must have {rank} dimensions", shape=list(shape))
+        require(len(shape) == rank, error, where, f"must be {rank}-dimensional", shape=list(shape))
         _learn(found, where, argument.shape, shape, error)
     return found
 

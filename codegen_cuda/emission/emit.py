@@ -228,7 +228,7 @@ class KernelEmitter:
                 self.stmt(map_exprs(s.body, self.replacing({s.var: const(k, s.var.dtype)})))
         else:
             self.pragma(s)
-            end, body = (None, s.body) if s.var in self.unrolled else iterations(s, self.ranges)
+            end, body = (None, s.body) if s.var in self.unrolled else iterations(s)
             self.counted(s, lambda: self.stmt(body), end=end)
         for part in s.body.stmts if isinstance(s.body, Seq) else ():
             if isinstance(part, Instruction) and part.goes_on:
@@ -250,7 +250,7 @@ class KernelEmitter:
 
     def counted(self, s: For, body: Callable[[], None], step: int = 1, end: Expr | None = None) -> None:
         v, kind = self.names.of(s.var, s.var.name), TYPES[self.widths.counter(s.var, step)]
-        last = s.extent if end is None else self.text.expr(end)
+        last = s.extent if end is None else self.text.expr(self.ranges.simplify(end))
         self.open(f"for ({kind} {v} = 0; {v} < {last}; {f'++{v}' if step == 1 else f'{v} += {step}'}) {{")
         self.loops += 1
         body()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..expr.expr import Compare, Expr, as_expr, binary, const
-from ..expr.simplify import Simplifier
 from ..expr.visit import is_size
 from .stmt import For, ForKind, If, Stmt
 
@@ -31,11 +30,11 @@ def nested(loops: Sequence[For], body: Stmt, kind: ForKind | None = None) -> Stm
     return body
 
 
-def iterations(loop: For, simplifier: Simplifier) -> tuple[Expr, Stmt]:
+def iterations(loop: For) -> tuple[Expr, Stmt]:
     """How many iterations a loop makes, and of what: `if i < n` of sizes around all that it does ends it."""
     match loop.body:
         case If(cond=Compare(op="<", a=a, b=end), then=then) if a is loop.var and is_size(end):
-            return simplifier.simplify(binary("min", end, loop.extent)), then
+            return binary("min", end, loop.extent), then
     return const(loop.extent), loop.body
 
 

@@ -47,7 +47,7 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
     padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
     out = []
     for dims in zip(*padded, strict=True):
-        sizes = {d for d in dims if d != 1}
+        sizes = set(dims) - {1}
         require(len(sizes) <= 1, ExprError, "broadcast", "the shapes do not fit together", shapes=list(shapes))
         out.append(sizes.pop() if sizes else 1)
     return tuple(out)
@@ -56,7 +56,7 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
 def read_broadcast(t: Tensor, indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
     """The element of `t` that stands at `indices` of `shape`: dimensions of 1 that are stretched are read at 0."""
     skip = len(shape) - t.ndim
-    return t[[i if n == size else 0 for i, n, size in zip(indices[skip:], t.shape, shape[skip:], strict=True)]]
+    return t[[i if len({n, end}) == 1 else 0 for i, n, end in zip(indices[skip:], t.shape, shape[skip:], strict=True)]]
 
 
 def _broadcast(name: str, f: Scalar) -> Broadcast:

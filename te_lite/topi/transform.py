@@ -139,9 +139,9 @@ def strided_slice(
     """`a[begin:end:strides]` on `axes` (the leading ones when None), with Python's rules (`T_strided_slice`)."""
     where = [normal_axis(x, a.ndim, "strided_slice") for x in (axes if axes is not None else range(len(begin)))]
     steps = list(strides) if strides else [1] * len(where)
-    ranges = [range(n) for n in a.shape]
+    ranges = [range(n) for n in get_const_tuple(a.shape)]
     for x, b, e, s in zip(where, begin, end, steps, strict=True):
-        ranges[x] = range(a.shape[x])[b:e:s]
+        ranges[x] = ranges[x][b:e:s]
         require(len(ranges[x]) > 0, ExprError, "strided_slice", "the slice is empty", axis=x, begin=b, end=e, stride=s)
     return ax_compute(
         [len(r) for r in ranges],

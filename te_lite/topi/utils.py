@@ -15,8 +15,7 @@ from . import tag as tags
 
 def get_const_int(value: Any) -> int:
     """`value` (int, NumPy integer or integer constant) as an int; raises ExprError for anything else."""
-    value = value.value if isinstance(value, Const) else value
-    value = python_number(value)
+    value = python_number(simplify(value))
     require(isinstance(value, int), ExprError, "topi", "a constant integer is needed", got=value)
     return int(value)
 

@@ -64,19 +64,19 @@ def batch_matmul(
     name = f"T_batch_matmul_{'NT'[transpose_a]}{'NT'[transpose_b]}"
     ok = tensor_a.ndim == 3 and tensor_b.ndim == 3
     require(ok, ExprError, name, "both operands must have 3 dimensions", a=tensor_a.shape, b=tensor_b.shape)
-    a_batch, b_batch = tensor_a.shape[0], tensor_b.shape[0]
     depth, rows = tensor_a.shape[1:] if transpose_a else tensor_a.shape[:0:-1]
     columns, b_depth = tensor_b.shape[1:] if transpose_b else tensor_b.shape[:0:-1]
-    fits = depth == b_depth and (a_batch == b_batch or 1 in (a_batch, b_batch))
+    batches = {tensor_a.shape[0], tensor_b.shape[0]} - {1}
+    fits = len({depth, b_depth}) == 1 and len(batches) <= 1
     require(fits, ExprError, name, "batches and inner extents must agree", a=tensor_a.shape, b=tensor_b.shape)
-    shape = (max(a_batch, b_batch), rows, columns)
+    shape = (*(batches or {1}), rows, columns)
     require(oshape is None or get_const_tuple(oshape) == shape, ExprError, name, "oshape is not the result's shape",
             oshape=oshape, shape=shape)  # fmt: skip
     dtype = out_dtype or tensor_a.dtype
     k = reduction.reduce_axis((0, depth), "k")
 
     def element(b: Expr, i: Expr, j: Expr) -> Expr:
-        at_a, at_b = b if a_batch > 1 or shape[0] == 1 else 0, b if b_batch > 1 or shape[0] == 1 else 0
+        at_a, at_b = [b if t.shape[0] in batches or not batches else 0 for t in (tensor_a, tensor_b)]
         x = tensor_a[at_a, k, i] if transpose_a else tensor_a[at_a, i, k]
         y = tensor_b[at_b, j, k] if transpose_b else tensor_b[at_b, k, j]
         return reduction.sum(cast(dtype, x) * cast(dtype, y), axis=k)
