@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ansor.core.device.exported_program import Argument
@@ -12,9 +11,7 @@ from codegen_c.errors import CallError
 from codegen_c.module import Module
 from te_lite.timing import Timing
 
-from .sizes import extents_at, sizes_of
-
-MOST_KEPT = 64
+from .sizes import Sizes, arguments_at, kept, sizes_of
 
 
 class OpenModule(Module):
@@ -37,12 +34,11 @@ class OpenModule(Module):
         """The program for the sizes of these arrays.  Raises CallError where they do not fit it."""
         sizes = sizes_of(self.entry_name, self.arguments, arrays, CallError)
         key = tuple(sizes.values())
-        if key not in self._kept:
-            if len(self._kept) == MOST_KEPT:
-                self._kept.pop(next(iter(self._kept)))
-            arguments = [replace(a, shape=extents_at(a.shape, sizes)) for a in self.arguments]
-            self._kept[key] = _Sized(arguments, self.source, self.entry_name, self._library, key)
-        return self._kept[key]
+        return kept(self._kept, key, lambda: self._sized(sizes))
+
+    def _sized(self, sizes: Sizes) -> Module:
+        arguments = arguments_at(self.arguments, sizes)
+        return _Sized(arguments, self.source, self.entry_name, self._library, tuple(sizes.values()))
 
 
 class _Sized(Module):

@@ -17,14 +17,15 @@ from codegen_cuda.program.facts import program_facts
 from te_lite.loops.stmt import LoweredFunc
 from te_lite.timing import Timing
 
-from .grids import Sizes, grid_at
-from .sizes import extents_at, sizes_of
+from .grids import grid_at
+from .sizes import Sizes, arguments_at, kept, sizes_of
 
 
 class OpenCudaModule(CudaModule):
     """As `CudaModule`, for arrays of all sizes; the extents of its `arguments` are numbers and `SizeVar`s."""
 
     def __init__(self, func: LoweredFunc, arch: str) -> None:
+        self._kept: dict[tuple[int, ...], CudaFunction] = {}
         self.program, self._compiled = compiled_program(func, arch)
         facts, cubin = program_facts(replace(self.program, sizes=())), self._compiled.cubin
         CudaFunction.__init__(self, arguments_of(func), self.program.source, func.name, cubin, facts)
@@ -40,8 +41,10 @@ class OpenCudaModule(CudaModule):
     def at(self, arrays: Sequence[Any]) -> CudaFunction:
         """The program for the sizes of these arrays.  Raises DeviceError where they do not fit it."""
         sizes = sizes_of(self.entry_name, self.arguments, arrays, DeviceError)
-        arguments = [replace(a, shape=extents_at(a.shape, sizes)) for a in self.arguments]
-        return _Sized(arguments, self, self._load().at(sizes, self.program.kernels))
+        return kept(self._kept, tuple(sizes.values()), lambda: self._sized(sizes))
+
+    def _sized(self, sizes: Sizes) -> CudaFunction:
+        return _Sized(arguments_at(self.arguments, sizes), self, self._load().at(sizes, self.program.kernels))
 
     def _load(self) -> OpenDeviceProgram:
         if self._loaded is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -10,14 +10,12 @@ from typing import Any
 from ansor.core.device.exported_program import Argument
 from codegen_cuda.program.cuda_program import BLOCK_TAGS, CudaKernel, CudaProgram, KernelNest
 from te_lite.errors import TeError
-from te_lite.expr.expr import Compare, Const, Expr, SizeVar, Var, as_expr
+from te_lite.expr.expr import Compare, Const, Expr, Var, as_expr
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import is_size, substitute
 from te_lite.loops.stmt import If
 
-from .sizes import extents_at, sizes_of
-
-Sizes = Mapping[SizeVar, int]
+from .sizes import Sizes, extents_at, sizes_of
 
 
 def open_grid(nest: KernelNest) -> KernelNest:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,10 +12,28 @@ from ansor.core.device.exported_program import Argument
 from te_lite.errors import TeError, require
 from te_lite.expr.expr import SizeVar
 
+MOST_KEPT = 64
+Sizes = Mapping[SizeVar, int]
+Made = TypeVar("Made")
 
-def extents_at(dims: Sequence[Any], sizes: Mapping[SizeVar, int]) -> tuple[int, ...]:
+
+def extents_at(dims: Sequence[Any], sizes: Sizes) -> tuple[int, ...]:
     """The extents, those that are open at some sizes."""
     return tuple([sizes[d] if isinstance(d, SizeVar) else int(d) for d in dims])
+
+
+def arguments_at(arguments: Sequence[Argument], sizes: Sizes) -> list[Argument]:
+    """The arguments with numbers for sizes."""
+    return [replace(a, shape=extents_at(a.shape, sizes)) for a in arguments]
+
+
+def kept(store: dict[tuple[int, ...], Made], key: tuple[int, ...], make: Callable[[], Made]) -> Made:
+    """What was made for a key before, or is now; of the keys, the last ones are kept."""
+    if key not in store:
+        if len(store) == MOST_KEPT:
+            store.pop(next(iter(store)))
+        store[key] = make()
+    return store[key]
 
 
 def sizes_of(

@@ -111,6 +111,14 @@ def test_the_greatest_size_costs_nothing_to_prove() -> None:
     assert small == large
 
 
+def test_indices_are_as_wide_as_the_greatest_sizes_need() -> None:
+    """Of a matrix of 2^17 rows and columns they do not fit 32 bits."""
+    wide, narrow = [emit(te.lower(te.ComputeDAG(CASES["turned_around"](1, most).tensors).init_state)).source
+                    for most in (1 << 17, 1 << 10)]  # fmt: skip
+    assert "(long long)n" in wide
+    assert "long long" not in narrow
+
+
 def test_a_kernel_without_blocks_is_not_launched() -> None:
     n = te.size_var("n", 1, 64)
     kernel = CudaKernel("k", (3, 1, 1), (16, 1, 1), (), 0, 0, (), (te.floordiv(n - 5, 16), te.const(1), te.const(1)))
