@@ -11,6 +11,7 @@ in all its iterations alike is asked around it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from te_lite.expr.expr import INDEX, Binary, Compare, Const, Expr, SizeVar, Var, binary, compare, logical_and, same
 from te_lite.expr.simplify import Simplifier
@@ -20,6 +21,7 @@ from te_lite.loops.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, bodie
 from .fused import fused_end
 
 SHORTER = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.BLOCK)
+ASKING = (ForKind.SERIAL, ForKind.PARALLEL)
 INNER = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
@@ -41,22 +43,21 @@ class Shortener:
         if not isinstance(s, For):
             return s
         needed = (self.needed(s.body, frozenset()) or ()) if s.kind in SHORTER else ()
-        for guard in needed:
-            end = self.end(guard, s.var)
-            if end is not None:
-                known = compare("<", s.var, end)
-                return with_bodies(s, (_in_threads(known, without(s.body, known)),))
-        for guard in needed if s.kind is ForKind.SERIAL and not isinstance(s.body, If) else ():
-            if self.step(guard, s.var) and self.by_loops(guard):
-                return with_bodies(s, (If(guard, without(s.body, guard)),))
+        ends = [(guard, self.end(guard, s.var)) for guard in needed]
+        known = [compare("<", s.var, end) for _, end in ends if end is not None][:1]
+        asks = s.kind in ASKING and not isinstance(s.body, If)
+        known += [c for c, end in ends if end is None and self.by_loops(c, s.var)] if asks else []
+        if known:
+            return with_bodies(s, (reduce(lambda body, c: _in_threads(c, without(body, c)), reversed(known), s.body),))
         match s.body:
             case If(cond=cond, then=then) if s.kind in INNER and s.var not in free_vars(cond) and not is_data(cond):
                 return If(cond, with_bodies(s, (then,)))
         return s
 
-    def by_loops(self, c: Expr) -> bool:
-        """Whether a condition is one of sizes and loops that threads do not run side by side."""
-        return not is_data(c) and any(isinstance(v, SizeVar) for v in free_vars(c)) and not self.threads
+    def by_loops(self, c: Expr, var: Var) -> bool:
+        """Whether a condition is one of sizes and of a loop, and threads do not run others side by side."""
+        found = free_vars(c)
+        return var in found and any(isinstance(v, SizeVar) for v in found) and not is_data(c) and not self.threads
 
     def needed(self, s: Stmt, own: frozenset[Buffer]) -> tuple[Expr, ...] | None:
         """What must hold for a statement to do what is seen outside of the buffers `own`; None: nothing is."""

@@ -77,3 +77,23 @@ def test_fused_programs_compute_what_numpy_says() -> None:
         *given, out = arrays(case, (n,), np.random.default_rng(n))
         module(*given, out)
         np.testing.assert_allclose(out, case.expected(*given), rtol=1e-5, atol=1e-5)
+
+
+def test_an_open_extent_inside_of_a_fused_loop_is_asked_for_at_once() -> None:
+    """The loop has no end by sizes alone, but an iteration that would store nothing computes nothing, either."""
+    case = CASES["batches"](1, 20)
+    y = case.tensors[-1]
+    s = te.create_schedule(y)
+    c = s.cache_write(y, "local")
+    b, i, *_ = s[y].op.axis
+    i, _ = s[y].split(i, factor=4)
+    outer = s[y].fuse(b, i)
+    s[y].parallel(outer)
+    s[c].compute_at(s[y], outer)
+    func = te.lower(s, list(case.tensors))
+    assert "        if h_i_0 < b*5:\n            if h_i_0%5*4 < n:\n                alloc" in str(func)
+    module = codegen_c.build(func)
+    for sizes in nonempty([(1, 1), (3, 7), (20, 20), (2, 13)]):
+        *given, out = arrays(case, sizes, np.random.default_rng(sizes))
+        module(*given, out)
+        np.testing.assert_allclose(out, case.expected(*given), rtol=1e-5, atol=1e-5)
