@@ -80,6 +80,8 @@ class OpenTask:
         self.compute_dag = dag = _computation(func, args, compute_dag)
         law = "an extent is open, as te.size_var('n', 1, 4096) is; SearchTask takes computations of numbers"
         require(dag.sizes, TaskError, "OpenTask", law, sizes=dag.sizes)
+        names = [v.name for v in dag.sizes]
+        require(len({*names}) == len(names), TaskError, "OpenTask", "open extents have names of their own", sizes=names)
         lower(dag.init_state)
         self.points = points_of(dag.sizes, sizes)
         self.tasks = {p.values: self._task(p, hardware_params, desc) for p in self.points}

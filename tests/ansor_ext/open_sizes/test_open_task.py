@@ -23,6 +23,7 @@ from ansor_ext.open_sizes.measured import Steps, Values, open_input, seconds_in
 from ansor_ext.open_sizes.task import OpenTask
 from codegen_c.errors import CallError
 from te_lite.extensions import using
+from te_lite.schedule.loop_steps import Split
 from tests.ansor_ext.open_sizes.programs import CASES, Case, arrays
 from tests.nonempty import nonempty
 
@@ -109,6 +110,29 @@ def test_what_failed_somewhere_is_not_kept(written: tuple[Case, OpenTask, Path])
     assert [s.steps for s in task.best_states(log)] == [tiled(task, 8), tiled(task, 1)]
 
 
+def test_steps_that_are_no_program_are_left_out(written: tuple[Case, OpenTask, Path]) -> None:
+    _, task, log = written
+    beyond = Split(99, 0, 24, (4,))
+    for steps in nonempty([(beyond,), (*tiled(task, 2), beyond)]):
+        note(log, task, steps, {1: 1e-7, 8: 1e-7, 24: 1e-7})
+    assert [s.steps for s in task.best_states(log)] == [tiled(task, 8), tiled(task, 1)]
+
+
+@pytest.mark.parametrize("name", ["turned_around", "softmax", "batches"])
+def test_several_sizes(name: str) -> None:
+    """Values are in the order in which arguments have the sizes, and each combination has its own decision."""
+    made = CASES[name](1, 9)
+    sizes = {v.name: [1, 9] for v in made.sizes}
+    task: Any = ansor.SearchTask(compute_dag=list(made.tensors), target="c", sizes=sizes)
+    assert task.compute_dag.sizes == made.sizes and list(task.tasks) == [(1, 1), (1, 9), (9, 1), (9, 9)]
+    function = task.build_default()
+    for values in nonempty([(1, 9), (9, 1), (2, 7), (8, 3)]):
+        *given, out = arrays(made, values, np.random.default_rng(values))
+        function(*given, out)
+        np.testing.assert_allclose(out, made.expected(*given), rtol=1e-4, atol=1e-5)
+    assert list(function._decided) == [(1, 9), (9, 1), (2, 7), (8, 3)]
+
+
 def test_at_most_eight_programs(tmp_path: Path) -> None:
     made, log, values = case(), tmp_path / "log.json", range(1, 13)
     task = task_of(made, values)
@@ -189,6 +213,12 @@ def rows(extent: Any, shift: int = 0) -> list[te.Tensor]:
     return [a, te.compute((extent,), lambda i: a[i + shift] * 2.0, name="B")]
 
 
+def alike() -> list[te.Tensor]:
+    """Two sizes of one name."""
+    a = te.placeholder((te.size_var("n", 1, 8), te.size_var("n", 1, 8)), name="A")
+    return [a, te.compute(a.shape, lambda i, j: a[i, j] * 2.0, name="B")]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -197,6 +227,7 @@ def rows(extent: Any, shift: int = 0) -> list[te.Tensor]:
         ({"compute_dag": rows(te.size_var("n", 1, 8), 1)}, "B: in_bounds: index 8"),
         ({"func": "no_such_workload_at_all"}, "workload 'no_such_workload_at_all': is not registered"),
         ({}, "OpenTask: a computation is needed"),
+        ({"compute_dag": alike()}, r"OpenTask: open extents have names of their own, got sizes=\['n', 'n'\]$"),
         ({"compute_dag": rows(te.size_var("n", 1, 8)), "sizes": {"n": [9]}}, "a value is one of 1 to 8, got 9"),
     ],
 )  # fmt: skip
