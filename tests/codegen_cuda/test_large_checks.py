@@ -26,7 +26,7 @@ def device() -> EmulatedDevice:
 
 @emulated
 @pytest.mark.parametrize("dtype", sorted(DRAWN))
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 def test_the_device_draws_what_the_host_draws(device: EmulatedDevice, dtype: str) -> None:
     drawn = DrawnArray((3, 1777), dtype, key_of(7, 2))
     handle = device.empty(drawn.shape, dtype)

@@ -120,6 +120,7 @@ CLUSTERED: dict[int, tuple[tuple[int, int, int, int], dict[str, bool]]] = {
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("blocks", CLUSTERED)
+@pytest.mark.one_in(3)
 def test_blocks_that_send_each_other_numbers(blocks: int, tmp_path: Path) -> None:
     """Of widths that do not fill the last block, so that some of its warps have nothing to send."""
     sizes, more = CLUSTERED[blocks]

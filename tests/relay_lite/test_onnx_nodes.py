@@ -71,6 +71,7 @@ def test_no_node_test_is_wrong_and_the_refused_are_named() -> None:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in COMPILED])
+@pytest.mark.one_in(2)
 def test_a_node_test_compiles_for_c(name: str) -> None:
     result = tried(case_of(name), "c")
     assert result.outcome == "pass", result.reason

@@ -35,6 +35,7 @@ def whole(x: float, dtype: str) -> int:
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("given", ["float16", "float32", "float64"])
+@pytest.mark.one_in(2)
 def test_there_and_back(given: str, dtype: str) -> None:
     x = np.array([*NUMBERS, *np.random.default_rng(3).normal(0, 1, 16)], given)
     want = np.array([whole(float(v), dtype) for v in x], dtype)
@@ -61,6 +62,7 @@ def test_integers_beyond_halves_are_infinite() -> None:
 @pytest.mark.parametrize("given", ["uint8", "int16", "uint16", "int32", "uint64"])
 @pytest.mark.parametrize("middle", ["float32", "float64"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "bool", "uint64"])
+@pytest.mark.one_in(3)
 def test_integers_as_floats_take_the_ends(given: str, middle: str, dtype: str) -> None:
     """A network drops a cast that loses nothing, but what it changes: integers wrap, and floats take the ends."""
     ends = np.iinfo(given)

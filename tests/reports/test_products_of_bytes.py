@@ -70,7 +70,7 @@ def case(seed: int, shape: tuple[int, ...]) -> tuple[Any, dict[str, Array], Arra
     return model(a, b, a_zero, b_zero, known_zero), feeds, want
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @GCC
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("seed", range(4))

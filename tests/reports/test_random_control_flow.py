@@ -213,6 +213,7 @@ def _scan(attrs: Mapping[str, Any], args: list[Array], known: Mapping[str, Array
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.one_in(2)
 def test_random_control_flow(seed: int) -> None:
     """By the graph, with all branches selected, and compiled; for several trips and values, which take other ways."""
     model, rng = random_model(seed), np.random.default_rng(seed)

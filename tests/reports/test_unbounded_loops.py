@@ -231,6 +231,7 @@ CASES = {
 
 @NEEDS_GCC
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(2)
 def test_unbounded_loops(name: str) -> None:
     check(CASES[name])
 

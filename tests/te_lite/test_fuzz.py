@@ -47,6 +47,7 @@ def executed(state: te.State) -> te.State:
 
 
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+@pytest.mark.one_in(2)
 def test_random_schedules(oracle: Oracle, gpu: bool) -> None:
     for i in nonempty(range(PER_KIND)):
         state, func = Fuzzer(oracle.dag, np.random.default_rng([SEED, i]), gpu).draw()

@@ -76,6 +76,7 @@ def lowered(case: Case, grain: Grain) -> te.LoweredFunc:
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in CASES])
+@pytest.mark.one_in(2)
 def test_kernels_compute_attention(name: str) -> None:
     case, grain = CASES[name]
     arrays = case.inputs(np.random.default_rng(4))

@@ -163,6 +163,7 @@ def test_products_in_parts_get_tiles_of_warps(tensors: list[te.Tensor], ring: bo
     [(matmul(131, 67, 259), 3), (turned(136, 72, 256, both=False), 1), (turned(136, 132, 256, both=False), 2)],
     ids=["primes", "turned", "ring"],
 )
+@pytest.mark.one_in(3)
 def test_tiles_of_warps_compute_the_product(
     tensors: list[te.Tensor], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

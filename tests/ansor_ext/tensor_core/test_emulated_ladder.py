@@ -87,7 +87,7 @@ def test_products_that_begin_before_their_tile_has_come_are_reported() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 def test_a_fault_is_reported(name: str) -> None:
     old, new, message = FAULTS[name]
     with pytest.raises(EmulatorError, match=message):

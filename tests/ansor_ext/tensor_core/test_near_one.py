@@ -93,6 +93,7 @@ def wanted(function: str, x: np.ndarray) -> np.ndarray:
 
 @emulated
 @pytest.mark.parametrize(("function", "dtype"), [("erf", "float16"), ("tanh", "bfloat16")])
+@pytest.mark.one_in(2)
 def test_kernels_compute_gelu(function: str, dtype: str) -> None:
     args, rng = gelu(136, 200, 72, dtype, function), np.random.default_rng(5)
     stores = set()

@@ -119,7 +119,7 @@ def test_a_block_without_results_takes_part_in_its_pair() -> None:
 @pytest.mark.one_in(2)
 def test_the_interpreter_knows_no_ring(name: str) -> None:
     """What the program means before it is written as roles."""
-    program = replace(RINGS[name], sizes=(70, 136, 104))
+    program = replace(RINGS[name], sizes=(66, 72, 72))
     func = lowered(program)
     assert not [s for s in stmts_of(func.body) if isinstance(s, RingCall)]
     assert_right(program, lambda arrays: run(func, arrays))

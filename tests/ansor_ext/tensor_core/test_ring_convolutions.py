@@ -150,7 +150,7 @@ def assert_right(out: np.ndarray, want: np.ndarray, more: float = 1.0) -> None:
 @emulated
 @pytest.mark.parametrize("draw", range(8))
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(40)
+@pytest.mark.one_in(80)
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
     func, arrays, want = drawn(name, draw)
     made = emit(func)
@@ -162,7 +162,7 @@ def test_draws_are_right_and_compile(name: str, draw: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 def test_every_sketch_is_emitted(name: str) -> None:
     """A ring that goes around once only, whose windows are over several axes, is none."""
     target, rng = target_of(CASES[name]), np.random.default_rng(0)

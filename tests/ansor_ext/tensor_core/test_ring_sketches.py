@@ -205,7 +205,7 @@ def assert_right(name: str, rng: np.random.Generator, run: Run) -> None:
 @emulated
 @pytest.mark.parametrize("draw", range(20))
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.one_in(60)
+@pytest.mark.one_in(120)
 def test_draws_are_right_and_compile(name: str, draw: int) -> None:
     rng = np.random.default_rng(draw)
     made = emit(drawn(name, draw, rng))

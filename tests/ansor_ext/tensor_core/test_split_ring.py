@@ -108,6 +108,7 @@ def test_which_products_have_them() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.one_in(2)
 def test_every_sketch_is_emitted(name: str) -> None:
     """Of clusters that are too large for the emulator, too: parts are so long that a ring has room for their sums."""
     for sketch in split(name):
