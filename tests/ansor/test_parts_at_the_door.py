@@ -539,7 +539,7 @@ HARDWARE = ansor.HardwareParams(num_cores=-1)
         (lambda t: ansor.SearchTask(compute_dag=t.compute_dag, target="c", hardware_params="4"), "hardware_params"),
         (lambda t: ansor.SearchTask(compute_dag=t.compute_dag, target="c", hardware_params=HARDWARE), "num_cores"),
         (lambda t: ansor.SearchTask(compute_dag=3, target="c"), "compute_dag: must be a ComputeDAG or a list"),
-        (lambda t: ansor.SearchTask("norm", 8, target="c"), "args: must be a list or tuple"),
+        (lambda t: ansor.SearchTask("norm", 8, target="c"), "needs args, a list or tuple"),
         (lambda t: ansor.TuningOptions(4, measure_callbacks=[NOTHING]), "measure_callbacks: .* a method callback"),
         (lambda t: ansor.TuningOptions(4, measure_callbacks=[ansor.RecordToFile]), "a class must be called"),
         (lambda t: ansor.TuningOptions(4, runner=NOTHING), "runner: 'local' or an object with run and close"),
