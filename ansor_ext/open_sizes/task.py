@@ -201,6 +201,10 @@ class OpenTask:
         fixed = replay(task.compute_dag, state.steps)
         return float(np.exp(-AnalyticalModel().predict(task, [fixed])[0]))
 
+    def __getattr__(self, name: str) -> Any:
+        has = "tune, best_states, build_best and build_default"
+        raise AttributeError(f"a task for a range of sizes has no {name!r}; it has {has}")
+
     def __repr__(self) -> str:
         sizes = ", ".join([f"{v.name}={v.range[0]}..{v.range[1]}" for v in self.compute_dag.sizes])
         return f"OpenTask({self.compute_dag!r}, {sizes}, {self.target})"

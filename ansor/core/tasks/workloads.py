@@ -19,6 +19,7 @@ import numpy as np
 from te_lite import ComputeDAG, Tensor, placeholder
 from te_lite.computation.computation import require_workload
 from te_lite.errors import TeError, require
+from te_lite.expr.expr import SizeVar
 from te_lite.expr.spelling import did_you_mean
 from te_lite.hooks import Hook
 from te_lite.later import when_called
@@ -131,13 +132,12 @@ def _to_json(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") and not (isinstance(value, np.ndarray) and value.shape) else value
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise TaskError(
-        f"workload argument: numbers, texts, tuples and tensors can be recorded, got {value!r}{_hint(value)}"
-    )
+    raise TaskError(f"workload argument: numbers, texts, tuples and tensors are recorded, got {value!r}{_hint(value)}")
 
 
 def _hint(value: Any) -> str:
-    return "; an array is given as a list, by its tolist()" if isinstance(value, np.ndarray) else ""
+    array = "; an array is given as a list, by its tolist()" if isinstance(value, np.ndarray) else ""
+    return "; sizes={...} says which values of open extents count" if isinstance(value, SizeVar) else array
 
 
 def _from_json(value: Any) -> Any:

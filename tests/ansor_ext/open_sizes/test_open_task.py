@@ -237,6 +237,13 @@ def test_what_is_no_task_for_a_range_is_refused(given: dict[str, Any], said: str
     assert "\n" not in str(caught.value)
 
 
+def test_what_a_task_for_a_range_lacks_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"no 'export_best'; it has tune, best_states, build_best and build_def"):
+        task_of(case()).export_best("log", "folder")
+    with pytest.raises(ansor.TaskError, match=r"are recorded, got n; sizes=\{...\} says which values of open extents"):
+        ansor.SearchTask("matmul", (te.size_var("n", 1, 8), 8, 8), target="c")
+
+
 def test_a_log_is_needed_to_tune() -> None:
     with pytest.raises(ansor.TaskError, match=r"measure_callbacks need an ansor.RecordToFile"):
         task_of(case()).tune(TuningOptions(8))
