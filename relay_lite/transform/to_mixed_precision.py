@@ -12,11 +12,11 @@ Three lists say what happens to an operator:
 A value that follows from a product is rounded where it is stored for products, for what only moves elements, or for
 several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  One
 that computes with several products is in the kernel of the first, and the others, which have kernels of their own, are
-rounded.  So sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax, a
-norm or a pool reads, whose kernels begin with it, is stored in float32; else what products and such readers alone read
-is stored in 16 bits, a norm's result, too: a second tensor would be a kernel of its own.  Casts of weights fold when
-these are constants; what is widened is there in 16 bits already; a cast of a cast is none (`SimplifyExpr`), and casts
-are elementwise operators, which fuse.
+rounded.  So sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax or a
+pool reads, whose kernels begin with it, is stored in float32; else what products and such readers alone read is stored
+in 16 bits, a norm's result, too: a second tensor would be a kernel of its own.  A layer norm for products reads float16
+as well, computes in float32, and rounds once.  Casts of weights fold when these are constants; what is widened is there
+in 16 bits already; a cast of a cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
 
 Matrix products whose number of terms is no multiple of 8 get zeros behind them, so that the rows of both factors begin
 at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.  Products with what
@@ -178,7 +178,7 @@ class _Values:
             self.half[node] = self.full[args[0]]
             self.full[node] = call("cast", self.half[node], dtype=FULL)
             self.stored.add(node)
-        elif self.lists.moves(node) and args and all(self._kept(x) for x in args):
+        elif self._stays_half(node, args):
             self.half[node] = rebuild(node, [self.rounded(x) for x in args])
             self.full[node] = call("cast", self.half[node], dtype=FULL)
             self.stored.add(node)
@@ -190,6 +190,17 @@ class _Values:
             if (args and self._is_multiplied(node)) or (self.lists.follows(node) and any(self._kept(x) for x in args)):
                 self._keep(node)
 
+    def _stays_half(self, node: Expr, args: Sequence[Expr]) -> bool:
+        """Whether a node takes 16 bits and gives them."""
+        if self._normalises(node):
+            return self._kept(args[0])
+        return self.lists.moves(node) and len(args) > 0 and all(self._kept(x) for x in args)
+
+    def _normalises(self, node: Expr) -> bool:
+        """Whether a node is a norm for products of what may be in 16 bits."""
+        computed = self.lists.dtype not in STORED and _is_full(node)
+        return computed and is_op(node, "nn.layer_norm") and self._is_multiplied(node)
+
     def _is_multiplied(self, node: Expr) -> bool:
         """Whether products read a node, and nothing else that does not follow them."""
         readers = [] if node is self.body else self.readers[node]
@@ -198,7 +209,7 @@ class _Values:
 
     def _keep(self, node: Expr) -> None:
         """Store a node in 16 bits, unless a kernel begins with computing on it."""
-        if not any(self.lists.begins(x) for x in self.readers[node]):
+        if not any(self.lists.begins(x) and not self._normalises(x) for x in self.readers[node]):
             self.stored.add(node)
 
     def _kept(self, node: Expr) -> bool:

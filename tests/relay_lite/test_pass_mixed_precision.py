@@ -124,6 +124,25 @@ def test_what_a_norm_gives_a_product_and_a_sum_is_stored_once() -> None:
     assert off([reference.run(made, inputs)], [reference.run(graph, inputs, dtype="float64")]) < 10 * UNIT["float16"]
 
 
+def test_sums_that_norms_of_products_read_are_stored_in_halves() -> None:
+    """Those of a residual stream, as GPT-2 has it; the last norm gives a result, and reads float32."""
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    x, scale = make.input(2, 6, 7, 16), [Constant(np.full(16, n, "float32")) for n in (1.5, 0.5)]
+    stream = call("add", make.conv(x, 16), x)
+    for _ in range(2):
+        stream = call("add", make.conv(call("nn.layer_norm", stream, *scale), 16), stream)
+    graph = Function((x,), call("nn.layer_norm", stream, *scale))
+    inputs = data(graph)
+    want = reference.run(graph, inputs, dtype="float64")
+    for dtype, stored in (("float16", "float16"), ("bfloat16", "float32")):
+        made = ToMixedPrecision(dtype)(graph)
+        fused = optimize(made, {}, "cuda")
+        types = [n.type for n in post_order(fused.body) if isinstance(n, FunctionCall)]
+        found = [t.dtype for t in types if isinstance(t, TensorType)]
+        assert found == [dtype, stored, dtype, stored, dtype, "float32", "float32"]
+        assert off([reference.run(made, inputs)], [want]) < 10 * UNIT[dtype]
+
+
 def test_what_something_else_reads_than_a_product_keeps_its_digits() -> None:
     """Integers that are made of it, and a result."""
     x, weight = var("x", (4, 16), "float32"), Constant(np.ones((8, 16), "float32"))
