@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -75,6 +76,8 @@ LOOKED_AT = 1 / 16
 
 COMPARED = 128
 """Programs among which the best says which others are slow."""
+FEW_SKETCHES, WORTH = 8, 2.0
+"""Sketches that are all tried; how many times as long as the best the programs of others may be expected to take."""
 
 Picked = tuple[State, Row]
 
@@ -111,8 +114,16 @@ class Proposals:
         self.evolution = replace(evolution, max_variants=self.most_variants)
         self.seen = Seen()
         self._texts: set[str] = set()
-        self._untried = list(range(len(self.sketches)))
+        self._tried: set[int] = set()
         self._slow = SlowPrograms(task, self._to_compare)
+
+    @cached_property
+    def worth(self) -> list[int]:
+        """The sketches to draw from: of many, those whose best programs are expected to be near the best of all."""
+        every, other = range(len(self.sketches)), copy(self)
+        other.rng, score = np.random.default_rng(0), Scorer(self.task, AnalyticalModel())
+        best = {k: row[0] for k in every if len(every) > FEW_SKETCHES for row in other._first(k, score)}
+        return [k for k in best if best[k] >= max(best.values()) - np.log(WORTH)] or list(every)
 
     def _to_compare(self) -> Population:
         """Programs that tell how fast one may be; drawn without moving on the draws of the search."""
@@ -123,7 +134,7 @@ class Proposals:
     def to_look_at(self) -> Proposals:
         """The same programs once more: what the copy proposes is still new to the original."""
         other = copy(self)
-        other.seen, other._texts, other._untried = self.seen.copy(), set(self._texts), list(self._untried)
+        other.seen, other._texts, other._tried = self.seen.copy(), set(self._texts), set(self._tried)
         other._slow = copy(self._slow)
         return other
 
@@ -160,10 +171,10 @@ class Proposals:
     def _variants(self, known: Sequence[Variant]) -> list[Variant]:
         """Variants that are known, then one of every sketch as long as there is room, then others at random."""
         out = dict.fromkeys(known)
-        order = self.rng.permutation(len(self.sketches))
-        for k in [*order, *self.rng.integers(len(self.sketches), size=2 * self.most_variants)]:
+        order = self.rng.permutation(len(self.worth))
+        for k in [*order, *self.rng.integers(len(self.worth), size=2 * self.most_variants)]:
             if len(out) < self.most_variants:
-                out.setdefault(self._variant(int(k)))
+                out.setdefault(self._variant(self.worth[k]))
         return list(out)
 
     def _variant(self, k: int) -> Variant:
@@ -184,12 +195,13 @@ class Proposals:
     def _again(self, group: Group, rng: np.random.Generator) -> np.ndarray:
         return drawn_again(group.variant, group.rows, rng, self.task.target, self.hardware, self.options)
 
-    def random(self, n: int) -> list[Picked]:
-        """Up to `n` new programs: a sketch at random, then everything else at random."""
+    def random(self, n: int, sketches: Sequence[int] = ()) -> list[Picked]:
+        """Up to `n` new programs: a sketch at random, of all or of some, then everything else at random."""
+        sketches = sketches or range(len(self.sketches))
         out: list[Picked] = []
         barren = 0
         while len(out) < n and barren < MOST_BARREN:
-            group = self._sample(self._variant(int(self.rng.integers(len(self.sketches)))), ROWS_AT_ONCE)
+            group = self._sample(self._variant(sketches[self.rng.integers(len(sketches))]), ROWS_AT_ONCE)
             new = self.take([(group.variant, row) for row in group.rows], n - len(out))
             barren = 0 if new else barren + 1
             out += new
@@ -198,13 +210,13 @@ class Proposals:
     def firsts(self, n: int, score: Callable[[Group], Scores]) -> list[Picked]:
         """Up to `n` new programs, the best first: of each sketch that gave none here so far, the one `score` prefers.
 
-        So every sketch is judged by a good program of its own, however few of them a population has room for.
+        So every sketch that is `worth` it is judged by a good program of its own, however few of them a population has room for.
         """
-        best = [row for k in (self._untried if n > 0 else ()) for row in self._first(k, score)]
+        best = [row for k in self.worth if n > 0 and k not in self._tried for row in self._first(k, score)]
         out: list[Picked] = []
         for _, k, row in sorted(best, key=lambda found: -found[0]):
             if len(out) < n:
-                self._untried.remove(k)
+                self._tried.add(k)
                 out += self.take([row], 1)
         return out
 

@@ -248,7 +248,7 @@ class SketchPolicy:
         liked = scores if known else scores[:0]
         best = scores_of(score, self._elites()[: int(len(liked) > 0)])
         self.stopping.asked(liked, best, scores_throughput(self.cost_model))
-        drawn = proposals.random(n - len(scores))
+        drawn = proposals.random(n - len(scores), proposals.worth)
         by_part = np.split(scores, [len(firsts), len(firsts) + len(bred)])
         of_part = ((firsts, Origin.OTHER), (bred, Origin.CHOSEN), (lasts, Origin.OTHER))
         parts = [with_scores(*part, found) for part, found in zip(of_part, by_part, strict=True)]
