@@ -6,7 +6,8 @@
              for j of the box, i: place[i, j] = f(d[j, i, v])                       swizzled
              all threads meet; one of them has the box stored
 
-Two boxes of a group are in shared memory, one of which is stored while the other one is filled.  Where lines do not
+Two boxes of a group are in shared memory, if there is room, one of which is stored while the other one is filled.  The
+first box of a part waits for all of the part before, as one of them may be in its place.  Where lines do not
 divide the columns, the last box begins earlier, and some columns are stored twice, if they depend on registers and
 smaller arrays only.  What lies beyond the edge of the result is not stored, and must be just what the kernel does not
 store.  Where columns of the product are rows of C, a box has its 64 rows as columns, and each value a place of its own.
@@ -14,7 +15,7 @@ store.  Where columns of the product are rows of C, a box has its 64 rows as col
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -137,21 +138,25 @@ class Epilogue:
         return min(1 << self.columns.bit_length() - 1, most) if twice else gcd(self.columns, most)
 
 
-def in_boxes(s: Stmt, group: Group, ranges: Simplifier, fetching: Fetching | None = None) -> Boxed | None:
-    """An epilogue that is stored in boxes; None where it is none.  An array that it adds may be fetched so, too."""
+def in_boxes(
+    s: Stmt, group: Group, ranges: Simplifier, fetching: Fetching | None = None, room: int = 0
+) -> Boxed | None:
+    """An epilogue that is stored in boxes, with places in `room` bytes where these are more than a group has anyway;
+    None where it is none.  An array that it adds may be fetched so, too."""
     found = epilogue_of(s)
     box = None if found is None or not found.has_lines else _box(found, group, ranges)
-    return None if found is None or box is None else _boxed(found, box, group, ranges, fetching)
+    return None if found is None or box is None else _boxed(found, box, group, ranges, fetching, room)
 
 
-def _boxed(found: Epilogue, box: Box, group: Group, ranges: Simplifier, fetching: Fetching | None) -> Boxed:
+def _boxed(found: Epilogue, box: Box, group: Group, ranges: Simplifier, fetching: Fetching | None, room: int) -> Boxed:
     line, result = found.line, found.store.buffer
     count, nbytes = ceildiv(found.columns, line), ROWS * line * BYTES[result.dtype]
     added = None if fetching is None else added_boxes(found.store, count, nbytes, group.groups, fetching)
     number, tile = Var("box"), Var(found.across.var.name)
     ranges.bind(number, 0, count - 1)
     ranges.bind(tile, 0, line // TILE - 1)
-    places = group.places if added is None else added.places
+    fits = min(PLACES, count, room // (group.groups * nbytes))
+    places = max(group.places, fits) if added is None else added.places
     rows, wide = (line, ROWS) if found.turned else (ROWS, line)
     place = Buffer("boxes", result.dtype, (group.groups * places, rows, wide), "shared")
     boxes = _Boxes(_with_added(found, added), group, ranges, box, line, count, places, place, added)
@@ -187,10 +192,18 @@ class _Boxes:
         stored = seq(filled, meet, self.group.once(self._stored(number)))
         if self.added is not None:
             return self._with_fetches(self.added, number, stored)
-        left = self.places - 1
-        left = 0 if self.group.repeats and self.count % self.places else left  # the last box of a part may be here
-        body = seq(self.group.once(RingCall("boxes_read", (), left)), meet, stored)
+        body = seq(*self._read(number), meet, stored)
         return Boxed(For(number, self.count, ForKind.UNROLLED, body), self.place)
+
+    def _read(self, number: Var) -> Iterator[Stmt]:
+        """What waits until a place is read: where the last box of a part may be in the first place, the first waits for
+        all."""
+        left = self.places - 1
+        every, others = (self.group.once(RingCall("boxes_read", (), n)) for n in (0, left))
+        if left and self.group.repeats and self.count % self.places:
+            yield If(compare("==", number, 0), every)
+            others = If(compare(">", number, 0), others)
+        yield others
 
     def _with_fetches(self, added: AddedBoxes, number: Var, stored: Stmt) -> Boxed:
         """An epilogue whose boxes have what is added before they are `stored`."""

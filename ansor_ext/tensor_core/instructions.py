@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from te_lite.expr.dtype import BYTES
 from te_lite.expr.element import BufferLoad
 from te_lite.expr.expr import Expr, as_expr, binary
-from te_lite.loops.stmt import Instruction, Operation, Stmt, Touch, bodies, with_bodies
+from te_lite.loops.stmt import Instruction, Operation, Stmt, Touch, bodies, seq, with_bodies
 from te_lite.verify.verify_scope import Finding, Scope
 
 from .copy_boxes import Box
@@ -265,7 +265,8 @@ class BoxStore(RingCall):
 
 
 def numbered(body: Stmt) -> Stmt:
-    """A body whose calls know the numbers of their tensor maps: one for all boxes of an array that are alike."""
+    """A body whose calls know the numbers of their tensor maps, which are brought first: one for all boxes of an array
+    that are alike."""
     known: list[Box] = []
 
     def with_number(s: Stmt) -> Stmt:
@@ -275,4 +276,5 @@ def numbered(body: Stmt) -> Stmt:
             return replace(s, map=known.index(s.box))
         return with_bodies(s, tuple([with_number(b) for b in bodies(s)]))
 
-    return with_number(body)
+    made = with_number(body)
+    return seq(*[RingCall("map_ahead", (), box=box, map=k) for k, box in enumerate(known)], made)

@@ -53,12 +53,11 @@ from te_lite.loops.stmt import Buffer, For, ForKind, If, Stmt, Store, allocated,
 
 from .added_boxes import Fetching
 from .box_store import PLACES, ROWS, Boxed, Group, in_boxes
-from .copy_boxes import Box
 from .instructions import BoxStore, RingCall, numbered
 from .mma import GROUP_ROW_BYTES, WARPS
 from .more_tiles import with_more_tiles
 from .reads_ahead import with_reads_ahead
-from .ring_fetches import boxes_of, bytes_of, fetch_at
+from .ring_fetches import boxes_of, bytes_of, fetch_at, is_for_all, rows_axis
 from .ring_parts import Pipe, guards_of, pipe_of, with_work
 from .ring_turns import Turns
 from .split_ring import Shares
@@ -74,8 +73,8 @@ FETCHING = 2
 240 cycles, however few its products were."""
 BYTES_OF_BOXES, BYTES_OF_BARRIERS = PLACES * ROWS * GROUP_ROW_BYTES, 1024
 """Of shared memory: those of a group for boxes of results, and of all barriers, with what they are aligned to."""
-CLUSTER, BLOCKS_OF_CLUSTER, EIGHT = "blockIdx.y", (2, 4), 8
-"""Where blocks are a cluster, and how many; rows after which a swizzle repeats."""
+CLUSTER, BLOCKS_OF_CLUSTER = "blockIdx.y", (2, 4)
+"""Where blocks are a cluster, and how many."""
 
 
 def in_ring(nest: KernelNest, shares: Shares | None = None) -> KernelNest:
@@ -87,30 +86,20 @@ def in_ring(nest: KernelNest, shares: Shares | None = None) -> KernelNest:
     if shares is None:
         boxes = max(BYTES_OF_BOXES, 2 * pipe.sums * WARPS * LANES)  # those of all results, of 16 bits
         room = SHARED_BYTES - max(groups, 2) * boxes - BYTES_OF_BARRIERS
-        pipe = with_more_tiles(pipe, room, ranges)
+        registers = _registers(pipe, groups)
+        pipe = with_reads_ahead(with_more_tiles(pipe, room, ranges), registers, ranges, large=False)
         boxed = _Ring(nest, ranges, pipe, shares).boxed
         if boxed is None or not boxed.all_before:
-            pipe = with_reads_ahead(pipe, _registers(pipe, groups))
+            pipe = with_reads_ahead(pipe, registers, ranges, large=True)
     return _Ring(nest, ranges, pipe, shares).nest_in_roles()
 
 
 def _registers(pipe: Pipe, groups: int) -> int:
     """Those of a thread that multiplies, in so many groups, of a kernel that has a multiprocessor for itself."""
+    groups = 2 if pipe.part is not None and not pipe.added else groups
     if groups == 2 and pipe.sums > MANY_SUMS:
         return MANY_REGISTERS
     return min(REGISTER_FILE // ((groups + 1) * WARPS * LANES), MOST_REGISTERS)
-
-
-def _is_for_all(f: Fetch, cluster: For) -> bool:
-    """Whether all blocks of a cluster need a box, of which each can fetch its share of the rows."""
-    rows, depends = prod(f.box.extents[:-1]), any(cluster.var in free_vars(x) for x in f.box.start)
-    alike = rows % (cluster.extent * EIGHT) == 0 and f.box.extents[_rows_axis(f.box)] % cluster.extent == 0
-    return f.box.pixels is None and alike and not depends
-
-
-def _rows_axis(box: Box) -> int:
-    """The outermost axis of a box."""
-    return next((d for d, n in enumerate(box.extents) if n > 1), 0)
 
 
 @dataclass(frozen=True)
@@ -165,12 +154,12 @@ class _Ring:
         """The loop over the blocks of a cluster, where there are any."""
         loop = self.nest.loops.get(CLUSTER)
         found = loop is not None and loop.extent in BLOCKS_OF_CLUSTER
-        return loop if loop is not None and found and any(_is_for_all(f, loop) for f in self.pipe.fetches) else None
+        return loop if loop is not None and found and any(is_for_all(f, loop) for f in self.pipe.fetches) else None
 
     @cached_property
     def boxed(self) -> Boxed | None:
         """How results are stored in boxes, if they are."""
-        return in_boxes(seq(*self.pipe.last), self.group, self.ranges, self._fetching)
+        return in_boxes(seq(*self.pipe.last), self.group, self.ranges, self._fetching, self._room)
 
     @property
     def stored(self) -> Stmt:
@@ -186,11 +175,15 @@ class _Ring:
     @property
     def _fetching(self) -> Fetching | None:
         """Where boxes of what results are computed of may be fetched: in every part, before its products."""
-        if self.shares is not None or self.pipe.added or self.pipe.ahead or self.between:
+        if self.shares is not None or self.pipe.added or self.between:
             return None
         number = as_expr(0) if self.pipe.part is None else self.pipe.part.var
-        held = sum([f.tile.size * BYTES[f.tile.dtype] for f in self.pipe.fetches]) + BYTES_OF_BARRIERS
-        return Fetching(binary("//", number, 2) if self.in_turns else number, SHARED_BYTES - held)
+        return Fetching(binary("//", number, 2) if self.in_turns else number, self._room)
+
+    @property
+    def _room(self) -> int:
+        """The bytes of shared memory that tiles and barriers leave."""
+        return SHARED_BYTES - BYTES_OF_BARRIERS - sum([f.tile.size * BYTES[f.tile.dtype] for f in self.pipe.fetches])
 
     @cached_property
     def results(self) -> dict[Buffer, tuple[Expr, int]]:
@@ -294,7 +287,7 @@ class _Ring:
             now, size = self._now(f), bytes_of(f.tile)
             boxes: list[Stmt] = list(self._boxes(now, full))
             for start, edge in self._edges(f) if edges else ():
-                count, left = f.box.extents[_rows_axis(f.box)], f.box.view[_rows_axis(f.box)] - edge
+                count, left = f.box.extents[rows_axis(f.box)], f.box.view[rows_axis(f.box)] - edge
                 beyond = compare(">=", start, edge)
                 nbytes = binary("-", nbytes, select(beyond, size - size // count * left, 0))
                 calls.append(If(beyond, seq(*self._boxes(now, full, left))))
@@ -318,10 +311,10 @@ class _Ring:
         What lies there takes the engine longer than what does not.  If it belongs to results that are not stored, it is
         not fetched: nothing else depends on what is in its place.
         """
-        axis = _rows_axis(f.box)
+        axis = rows_axis(f.box)
         start, extent, whole = self.ranges.simplify(f.box.start[axis]), f.box.view[axis], f.box.extents[axis]
         aligned = self.ranges.simplify(binary("%", start, whole))
-        other = f.box.pixels is not None or (self.cluster is not None and _is_for_all(f, self.cluster))
+        other = f.box.pixels is not None or (self.cluster is not None and is_for_all(f, self.cluster))
         if other or axis == len(f.box.view) - 1 or not (isinstance(aligned, Const) and aligned.value == 0):
             return
         first, count = self.results.get(f.tile, (None, 0))
@@ -331,9 +324,9 @@ class _Ring:
     def _boxes(self, f: Fetch, full: BufferLoad, count: int = 0) -> Iterator[RingCall]:
         """A box for each line of its rows, of the first `count` ones if that is given; of a tile for all blocks of a
         cluster a share of the rows."""
-        start, extents, first, axis, cluster = list(f.box.start), list(f.box.extents), f.first, _rows_axis(f.box), None
+        start, extents, first, axis, cluster = list(f.box.start), list(f.box.extents), f.first, rows_axis(f.box), None
         extents[axis] = count or extents[axis]
-        if self.cluster is not None and _is_for_all(f, self.cluster):
+        if self.cluster is not None and is_for_all(f, self.cluster):
             cluster = self.cluster
             extents[axis] //= cluster.extent
             start[axis] = binary("+", start[axis], binary("*", cluster.var, extents[axis]))
@@ -360,7 +353,7 @@ class _Ring:
 
     def _clear(self, f: Fetch, edge: int, tile: Expr, count: int) -> Stmt:
         """Zeros in so many tiles, from one on, where what lies behind the edge would be."""
-        axis, stride = _rows_axis(f.box), (f.tile.strides or (f.tile.size,))[0]
+        axis, stride = rows_axis(f.box), (f.tile.strides or (f.tile.size,))[0]
         size, nbytes = size_of(f.tile), BYTES[f.tile.dtype]
         inside = (f.box.view[axis] - edge) * (size // f.box.extents[axis])
         at = self.ranges.simplify(binary("+", binary("*", tile, stride), inside))

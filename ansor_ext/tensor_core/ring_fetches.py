@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 
 from codegen_cuda.program.cuda_program import loads_in
 from te_lite.expr.dtype import BYTES
@@ -17,10 +18,14 @@ from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import free_vars, substitute
 from te_lite.loops.stmt import Barrier, Buffer, For, If, Stmt, stmts_of, stored_in
 
+from .copy_boxes import Box
 from .instructions import RingCall
 from .pixel_boxes import told
 from .swizzle import line_of
 from .tile_copies import Fetch, refuse, size_of
+
+EIGHT = 8
+"""Rows after which a swizzle repeats."""
 
 
 def require_private(stmts: Sequence[Stmt]) -> None:
@@ -98,3 +103,15 @@ def boxes_of(f: Fetch, full: BufferLoad, ranges: Simplifier, nearest: bool = Fal
 def bytes_of(tiles: Buffer) -> int:
     """Of one tile."""
     return size_of(tiles) * BYTES[tiles.dtype]
+
+
+def is_for_all(f: Fetch, cluster: For) -> bool:
+    """Whether all blocks of a cluster need a box, of which each can fetch its share of the rows."""
+    rows, depends = prod(f.box.extents[:-1]), any(cluster.var in free_vars(x) for x in f.box.start)
+    alike = rows % (cluster.extent * EIGHT) == 0 and f.box.extents[rows_axis(f.box)] % cluster.extent == 0
+    return f.box.pixels is None and alike and not depends
+
+
+def rows_axis(box: Box) -> int:
+    """The outermost axis of a box."""
+    return next((d for d, n in enumerate(box.extents) if n > 1), 0)

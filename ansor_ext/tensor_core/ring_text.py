@@ -34,6 +34,13 @@ def _open(name: str, meet: str) -> str:
 }}"""
 
 
+_MAP_AHEAD = f"""\
+// What the engine is told of an array, brought while barriers are made.
+{_HEAD} map_ahead(const TensorMap &map) {{
+#ifdef __CUDA_ARCH__
+  if (threadIdx.x + threadIdx.y == 0) asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#endif
+}}"""
 _TURN_OPEN = f"""\
 // Before ring_open: a barrier at which a group says that the other one may begin.
 {_HEAD} turn_open(void *barrier) {{
@@ -175,7 +182,7 @@ _PIXELS = f"""\
 
 FUNCTIONS = {
     "ring_open": _open("ring_open", "__syncthreads();"),
-    "turn_open": _TURN_OPEN, "boxes_open": _BOXES_OPEN,
+    "map_ahead": _MAP_AHEAD, "turn_open": _TURN_OPEN, "boxes_open": _BOXES_OPEN,
     "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
     "registers_less": _SHARE.format(name="registers_less", kind="dec"),
     "registers_more": _SHARE.format(name="registers_more", kind="inc"),

@@ -78,7 +78,7 @@ def multiplies_in_groups(body: Stmt) -> bool:
 def tiles_of(body: Stmt) -> set[Buffer]:
     """The shared buffers that tensor cores, or the copy engine, read themselves."""
     found = [s for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.op.warps > 1]
-    boxes = [s.arguments[0] for s in stmts_of(body) if isinstance(s, RingCall) and s.box is not None]
+    boxes = [e for s in stmts_of(body) if isinstance(s, RingCall) and s.box is not None for e in s.arguments[:1]]
     read = [e for e in (*boxes, *[e for s in found for e in s.places]) if isinstance(e, BufferLoad)]
     return {e.buffer for e in read if e.buffer.storage == "shared"}
 

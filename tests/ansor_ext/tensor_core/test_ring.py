@@ -375,7 +375,7 @@ def test_a_spoilt_turn_is_caught(name: str) -> None:
 
 SPOILT_EDGES = {
     "places that are not cleared": ("ring_clear(A_shared", "//"),
-    "what arrives is cleared": ("ring_clear(B_shared + 1024, ", "ring_clear(B_shared + 512, "),
+    "what arrives is cleared": ("ring_clear(B_shared + 0 * 4608 + 1024, ", "ring_clear(B_shared + 0 * 4608 + 512, "),
     "groups that do not meet behind it": ("    groups_meet(1);", "    ;"),
     "bytes of whole boxes": (" - ((int)blockIdx.x", " - 0 * ((int)blockIdx.x"),
     "a tile that there is not": ("tile = tile == 5 ? 0", "tile = tile == 6 ? 0"),
