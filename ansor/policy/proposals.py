@@ -197,11 +197,11 @@ class Proposals:
 
     def random(self, n: int, sketches: Sequence[int] = ()) -> list[Picked]:
         """Up to `n` new programs: a sketch at random, of all or of some, then everything else at random."""
-        sketches = sketches or range(len(self.sketches))
+        chosen = sketches or range(len(self.sketches))
         out: list[Picked] = []
         barren = 0
         while len(out) < n and barren < MOST_BARREN:
-            group = self._sample(self._variant(sketches[self.rng.integers(len(sketches))]), ROWS_AT_ONCE)
+            group = self._sample(self._variant(chosen[int(self.rng.integers(len(chosen)))]), ROWS_AT_ONCE)
             new = self.take([(group.variant, row) for row in group.rows], n - len(out))
             barren = 0 if new else barren + 1
             out += new
@@ -210,7 +210,7 @@ class Proposals:
     def firsts(self, n: int, score: Callable[[Group], Scores]) -> list[Picked]:
         """Up to `n` new programs, the best first: of each sketch that gave none here so far, the one `score` prefers.
 
-        So every sketch that is `worth` it is judged by a good program of its own, however few of them a population has room for.
+        So every sketch that is `worth` it is judged by a good program of its own, whatever a population has room for.
         """
         best = [row for k in self.worth if n > 0 and k not in self._tried for row in self._first(k, score)]
         out: list[Picked] = []

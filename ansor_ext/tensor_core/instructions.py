@@ -155,17 +155,21 @@ class Power(Instruction):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearOne(Instruction):
-    """`to` = 1 + `function`(`value`), to more bits than 16 bits have; only emitters write it."""
+    """`to` = 1 + `function`(`value` * `factor`), or `half` of it, to more bits than 16 bits have; only emitters write
+    it."""
 
     operands: ClassVar[tuple[str, ...]] = ("to", "value")
     results: ClassVar[tuple[str, ...]] = ("to",)
     by_emitters: ClassVar[bool] = True
     to: BufferLoad
     value: Any
+    factor: float
     function: str
+    half: bool
 
     def text(self, shown: Callable[[Expr], str]) -> str:
-        return f"{shown(self.to)} = 1 + {self.function}({shown(self.value)})"
+        part = "0.5 * " if self.half else ""
+        return f"{shown(self.to)} = {part}(1 + {self.function}({shown(self.value)} * {self.factor}))"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -194,7 +194,9 @@ def _power_text(writer: Writer, s: Power) -> str:
 
 def _near_one_text(writer: Writer, s: NearOne) -> str:
     writer.text.helpers[f"one_and_{s.function}"] = NEAR_ONE[s.function]
-    return f"{writer.index(s.to)} = one_and_{s.function}({writer.index(s.value)});"
+    factor = "" if s.factor == 1 else f", {s.factor}f"
+    half = str(s.half).lower()
+    return f"{writer.index(s.to)} = one_and_{s.function}<{half}>({writer.index(s.value)}{factor});"
 
 
 def _rounded_text(writer: Writer, s: Rounded) -> str:

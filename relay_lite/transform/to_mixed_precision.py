@@ -10,13 +10,14 @@ Three lists say what happens to an operator:
              products and their followers alone read
 
 A value that follows from a product is rounded where it is stored for products, for what only moves elements, or for
-several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  One
-that computes with several products is in the kernel of the first, and the others, which have kernels of their own, are
-rounded.  So sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax or a
-pool reads, whose kernels begin with it, is stored in float32; else what products and such readers alone read is stored
-in 16 bits, a norm's result, too: a second tensor would be a kernel of its own.  A layer norm for products reads float16
-as well, computes in float32, and rounds once.  Casts of weights fold when these are constants; what is widened is there
-in 16 bits already; a cast of a cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
+several readers that do not meet again in its kernel, as those of GELU do; the one reader that computes with it gets it
+as it was computed, in the same kernel as a rule. One that computes with several products is in the kernel of the first,
+and the others, which have kernels of their own, are rounded. So sums, biases, activations and residual sums are rounded
+once, when a tensor is written. What softmax or a pool reads, whose kernels begin with it, is stored in float32; else
+what products and such readers alone read is stored in 16 bits, a norm's result, too: a second tensor would be a kernel
+of its own. A layer norm for products reads float16 as well, computes in float32, and rounds once. Casts of weights fold
+when these are constants; what is widened is there in 16 bits already; a cast of a cast is none (`SimplifyExpr`), and
+casts are elementwise operators, which fuse.
 
 Matrix products whose number of terms is no multiple of 8 get zeros behind them, so that the rows of both factors begin
 at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.  Products with what
@@ -55,6 +56,8 @@ MOVES = frozenset({
 })  # fmt: skip
 """Operators that follow and choose elements, so that they can do it in 16 bits; pools in float16 only, which is
 computed with."""
+MOST_MET = 32
+"""Nodes that a kernel may compute of one before they meet again."""
 VECTOR, FEWEST_TERMS = 8, 16
 """Numbers of 16 bits in 16 bytes, and terms of a product with which zeros are worth their while."""
 FOLLOW = MOVES | {
@@ -138,13 +141,19 @@ def _with_zeros(x: Expr, axis: int, count: int) -> Expr:
     return call("nn.pad", x, pad_width=width)
 
 
+def _is_elementwise(node: Expr) -> bool:
+    return isinstance(node, Call) and node.op.pattern <= OpPattern.BROADCAST
+
+
 def _is_full(node: Expr) -> bool:
     return isinstance(node.type, TensorType) and node.type.dtype == FULL
 
 
 def _run(function: Function, lists: _Lists) -> Function:
-    values = _Values(lists, function.body, readers(function.body))
-    for node in post_order(function.body):
+    nodes = list(post_order(function.body))
+    order = {node: k for k, node in enumerate(nodes)}
+    values = _Values(lists, function.body, readers(function.body), order=order)
+    for node in nodes:
         values.visit(node)
     return with_body(function, values.read(function.body, None))
 
@@ -164,6 +173,7 @@ class _Values:
     half: dict[Expr, Expr] = field(default_factory=dict)
     stored: set[Expr] = field(default_factory=set)
     product: dict[Expr, int] = field(default_factory=dict)
+    order: dict[Expr, int] = field(default_factory=dict)
 
     def visit(self, node: Expr) -> None:
         """Make a node whose arguments are there."""
@@ -236,8 +246,20 @@ class _Values:
         args = [x for x in children(node) if x in self.stored and not self._reads_stored(x, node)]
         return min([self.product[x] for x in args if x in self.product], default=None)
 
+    def _meets_again(self, node: Expr) -> bool:
+        """Whether all that reads a node, as GELU does three times, comes to one node element by element."""
+        ahead = {node}
+        for _ in range(MOST_MET):
+            first = min(ahead, key=self.order.__getitem__)
+            if first is self.body or (first is not node and not _is_elementwise(first)):
+                return False
+            ahead = ahead - {first} | set(self.readers[first])
+            if len(ahead) == 1:
+                return _is_elementwise(min(ahead, key=self.order.__getitem__))
+        return False
+
     def _reads_stored(self, node: Expr, reader: Expr | None) -> bool:
         """Whether a reader gets a node as it is stored, in 16 bits."""
         count = len(self.readers[node]) + (node is self.body)
-        alone = count == 1 and not (reader is not None and self.lists.moves(reader))
+        alone = (count == 1 or self._meets_again(node)) and not (reader is not None and self.lists.moves(reader))
         return node in self.stored and not alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -55,6 +56,50 @@ def test_an_array_of_other_elements_is_read_before_products(columns: int) -> Non
         assert ("ahead[" in text) == ahead and "arrived" not in text
         assert not ahead or text.index("ahead[") < text.index("wgmma_wait_for_last();\n")
         assert_added(of, "float16", on_emulator(made))
+
+
+class Biased(Ring):
+    """One whose rows have a factor each, and columns a bias."""
+
+    def tensors(self) -> list[te.Tensor]:
+        a, b, c = Tiled.tensors(self)
+        rows, columns = [te.placeholder((n,), name=name) for n, name in zip(c.shape, "RZ", strict=True)]
+        value = lambda i, j: te.cast(self.out, c[i, j] * rows[i] + columns[j])  # noqa: E731
+        return [a, b, rows, columns, te.compute(c.shape, value, name="D")]
+
+
+BIASED = {
+    "one part": wide(Biased, 48, 64, 2, sizes=(70, 200, 136)),
+    "groups in turns": wide(Biased, 192, 2, 3, sizes=(200, 392, 136), out="float16"),
+    "two groups, three boxes": wide(Biased, 192, 1, 3, sizes=(130, 392, 136), out="float16", block=(128, 192, 64)),
+    "B as it is": wide(Biased, 64, 2, 4, sizes=(200, 136, 136), turned=False, out="float16"),
+}
+
+
+@emulated
+@pytest.mark.parametrize("name", BIASED)
+def test_what_is_of_a_row_or_a_column_is_read_before_the_products_of_a_part(name: str) -> None:
+    of = BIASED[name]
+    made = emit(lowered(of))
+    body = made.source.split("__global__")[-1]
+    assert body.count("ahead[") and body.index("ahead_1[") < body.index("wgmma_") < body.rindex("ahead_1[")
+    assert not {"R[", "Z["} & set(re.findall(r"\b[RZ]\[", body[body.index("wgmma_") :]))
+    a, b = of.inputs(np.random.default_rng(0))
+    right = b.T if of.turned else b
+    rng, shape = np.random.default_rng(1), of.sizes[:2]
+    rows, columns = [rng.standard_normal(n).astype("float32") for n in shape]
+    out = np.full(shape, np.nan, of.out)
+    run_program(made, [a, b, rows, columns, out])
+    want = (a.astype("float64") @ right.astype("float64")) * rows[:, None] + columns
+    size = np.abs(a).astype("float64") @ np.abs(right).astype("float64") * np.abs(rows[:, None]) + 8
+    assert (np.abs(out - want) <= 3e-5 * size + ROUNDED[of.out] * np.abs(want)).all()
+
+
+def test_a_box_of_a_part_waits_for_the_one_before_the_last() -> None:
+    """Three boxes, of which two are in shared memory: the first waits for all, as the last is where it goes."""
+    body = emit(lowered(BIASED["two groups, three boxes"])).source.split("__global__")[-1]
+    assert body.count("boxes_read<1>();") == 1 and body.count("boxes_read<0>();") == 2
+    assert emit(lowered(BIASED["groups in turns"])).source.count("boxes_read<1>();") == 1
 
 
 class Shifted(Ring):
