@@ -35,7 +35,7 @@ from relay_lite.tuning.network import Network, in_precision
 from relay_lite.tuning.network_times import NetworkTimes, network_times, total_text
 from relay_lite.tuning.tune_network import ROUND, compile_best, largest_difference, tune
 
-PRECISION, PROFILED = "fp16", 10
+PRECISION, PROFILED, TURNS = "fp16", 10, 6
 OWN_ERRORS, LEAST_LIMIT, MOST_LIMIT = 2.0, 2e-3, 1e-1
 """Our error may be so many times that of PyTorch's float16, or the least limit, and never more than the last."""
 MODES = {"compiled": None, "max-autotune": "max-autotune-no-cudagraphs"}
@@ -109,7 +109,7 @@ def beside(torch: Any, options: Any, model: Any, inputs: tuple[Any, ...], module
         with torch.no_grad():
             replay, result = captured(torch, partial(run, given))
         off, seconds = largest_difference(result.float().cpu().numpy(), want), time.perf_counter() - start
-        for _ in range(2):
+        for _ in range(TURNS):
             figures["ours_us"].append(1e6 * float(module.benchmark(repeat=1, min_repeat_ms=200).median))
             figures.setdefault(f"{mode}_us", []).append(1e6 * seconds_per_call(torch, replay))
         print(f"{mode}: {figures[f'{mode}_us']} us, ours {figures['ours_us']}, {seconds:.0f} s")

@@ -192,7 +192,7 @@ class _Boxes:
         stored = seq(filled, meet, self.group.once(self._stored(number)))
         if self.added is not None:
             return self._with_fetches(self.added, number, stored)
-        body = seq(*self._read(number), meet, stored)
+        body = seq(*self._read(number), RingCall("group_follows", (self.group.number,)), stored)
         return Boxed(For(number, self.count, ForKind.UNROLLED, body), self.place)
 
     def _read(self, number: Var) -> Iterator[Stmt]:

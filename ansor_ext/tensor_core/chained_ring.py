@@ -165,7 +165,7 @@ class _ChainedRing:
         one = logical_and(compare("==", group.lane, 0), compare("==", self.warp, self.warps))
         less = If(compare(">=", self.warp, self.warps), seq(*[RingCall("registers_less", (), n) for n in share[:1]]))
         fetched = seq(*([less] if share else []), If(one, self._in_parts(self._produced())))
-        body = seq(*opened, fetched, If(compare("<", self.warp, self.warps), consumed))
+        body = seq(*opened, RingCall("memory_there", ()), fetched, If(compare("<", self.warp, self.warps), consumed))
         held = [*chain.held, self.barriers, *([boxes] if boxes is not None else [])]
         warps = replace(self.nest.loops["threadIdx.y"], extent=self.warps + (WARPS if share else 1))
         loops = {**self.nest.loops, "threadIdx.y": warps} | ({} if self.part is None else {"blockIdx.x": self.block})

@@ -257,6 +257,7 @@ class _Ring:
         numbers = as_expr(self.pipe.tiles), as_expr(self.warps * blocks)
         name = "ring_open" if self.cluster is None else "cluster_open"
         yield RingCall(name, (BufferLoad(self.turns.barriers, as_expr(0)), *numbers))
+        yield RingCall("memory_there", ())
 
     def _role(self, body: Stmt, share: str, registers: int, in_turns: bool = False) -> Stmt:
         """What threads of a role do, for each part of the result up to the last one that there is.

@@ -41,6 +41,9 @@ _MAP_AHEAD = f"""\
   if (threadIdx.x + threadIdx.y == 0) asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 #endif
 }}"""
+_MEMORY_THERE = f"""\
+// What the kernel before has stored is there behind this (`dependent_launch.py`).
+{_HEAD} memory_there() {{}}"""
 _TURN_OPEN = f"""\
 // Before ring_open: a barrier at which a group says that the other one may begin.
 {_HEAD} turn_open(void *barrier) {{
@@ -138,6 +141,11 @@ _MEET = f"""\
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 }}"""
+_FOLLOW = f"""\
+// All threads of a group wait for the one of them that has waited.
+{_HEAD} group_follows(int group) {{
+  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}}"""
 _READ = """\
 template <int left> static __device__ __forceinline__ void boxes_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory");
@@ -182,11 +190,11 @@ _PIXELS = f"""\
 
 FUNCTIONS = {
     "ring_open": _open("ring_open", "__syncthreads();"),
-    "map_ahead": _MAP_AHEAD, "turn_open": _TURN_OPEN, "boxes_open": _BOXES_OPEN,
+    "map_ahead": _MAP_AHEAD, "memory_there": _MEMORY_THERE, "turn_open": _TURN_OPEN, "boxes_open": _BOXES_OPEN,
     "ring_await": _AWAIT, "ring_expect": _EXPECT, "ring_release": _RELEASE,
     "registers_less": _SHARE.format(name="registers_less", kind="dec"),
     "registers_more": _SHARE.format(name="registers_more", kind="inc"),
-    "group_meets": _MEET, "boxes_read": _READ, "pixels_fetch_4d": _PIXELS,
+    "group_meets": _MEET, "group_follows": _FOLLOW, "boxes_read": _READ, "pixels_fetch_4d": _PIXELS,
     "ring_clear": _CLEAR, "groups_meet": _GROUPS_MEET,
     "cluster_open": _open("cluster_open", _CLUSTER_MEETS), "cluster_release": _CLUSTER_RELEASE,
     "cluster_close": _CLUSTER_CLOSE, "cluster_add": _CLUSTER_ADD,

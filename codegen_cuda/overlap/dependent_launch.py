@@ -6,7 +6,8 @@ through an empty `asm volatile` behind the wait, so the compiler cannot hoist lo
 knows their address space, so `__isGlobal` is asserted again; otherwise every load would be ordered after earlier stores
 to shared memory.  That they point to
 different memory cannot be said again, so what is added to results is read before they are written (`reads_first.py`).
-Before the wait the kernel fetches the weights of later ones (`prefetch.py`), which none writes.
+Before the wait the kernel fetches the weights of later ones (`prefetch.py`), which none writes, and does what it has
+in front of a line `THERE`, if it has one: making barriers, say.
 
 No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
 those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
@@ -31,6 +32,8 @@ from . import prefetch
 LEAST_ARCHITECTURE = 90
 _NEEDED = "cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2", "cuGraphNodeGetType"
 _KERNEL_NODE = 0
+THERE = "memory_there();"
+"""The line of a kernel behind which it reads memory, if it does anything before."""
 LONG_STORES, LONG_BYTES = 1 << 31, 1 << 29
 """Stores that are run, and bytes of tensors, from which a program takes so long that an early launch saves nothing."""
 Check = Callable[[int, str], None]
@@ -62,14 +65,13 @@ def waiting(
     inner = [p.replace("__grid_constant__ TensorMap ", "TensorMap &") for p in params]
     unrestricted = [p.replace("__restrict__ ", "") for p in params]
     held = [f'  asm volatile("" : "+l"({p})); __builtin_assume(__isGlobal({p}));' for p in pointers]
+    wait = ["#ifdef __CUDA_ARCH__", '  asm volatile("griddepcontrol.wait;" ::: "memory");', *held, "#endif"]
+    there = lines.index(f"  {THERE}") if f"  {THERE}" in lines else None
+    lines = lines if there is None else [*lines[:there], *wait, *lines[there + 1 :]]
     return "\n".join([
         f"static __device__ __forceinline__ void {name}_body({', '.join(inner)}) {{", *lines, "}", "",
         f"{head}{name}({', '.join([*unrestricted, *prefetch.PARAMS])}) {{",
-        prefetch.FETCH,
-        "#ifdef __CUDA_ARCH__",
-        '  asm volatile("griddepcontrol.wait;" ::: "memory");',
-        *held,
-        "#endif",
+        prefetch.FETCH, *(wait if there is None else ()),
         f"  {name}_body({', '.join([*maps, *pointers])});",
         "}",
     ])  # fmt: skip
