@@ -155,8 +155,8 @@ def _boxed(found: Epilogue, box: Box, group: Group, ranges: Simplifier, fetching
     number, tile = Var("box"), Var(found.across.var.name)
     ranges.bind(number, 0, count - 1)
     ranges.bind(tile, 0, line // TILE - 1)
-    fits = min(PLACES, count, room // (group.groups * nbytes))
-    places = max(group.places, fits) if added is None else added.places
+    fits = max(group.places, min(PLACES, room // (group.groups * nbytes)))
+    places = min(fits, count) if added is None else added.places
     rows, wide = (line, ROWS) if found.turned else (ROWS, line)
     place = Buffer("boxes", result.dtype, (group.groups * places, rows, wide), "shared")
     boxes = _Boxes(_with_added(found, added), group, ranges, box, line, count, places, place, added)
