@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import BufferLoad, Expr, as_expr, binary, same
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import walk
@@ -81,6 +80,6 @@ def added_boxes(store: Store, count: int, nbytes: int, groups: int, fetching: Fe
 
 
 def _alike(load: BufferLoad, store: Store) -> bool:
-    """Whether what is read lies as what is stored."""
+    """Whether what is read lies as what is stored, and is of the same elements: a thread finds it in a box of these."""
     x, y = load.buffer, store.buffer
-    return x.shape == y.shape and BYTES[x.dtype] == BYTES[y.dtype] and same(load.index, store.index)
+    return (x.shape, x.dtype) == (y.shape, y.dtype) and same(load.index, store.index)

@@ -20,10 +20,19 @@ from tests.ansor_ext.tensor_core.test_ring import HALF, ROUNDED, Onto, emulated,
 class OntoHalves(Ring):
     """One that is added to an array of other elements than those of the result."""
 
+    source = "float16"
+
     def tensors(self) -> list[te.Tensor]:
         a, b, c = Tiled.tensors(self)
-        z = te.placeholder(c.shape, name="Z", dtype="float16")
-        return [a, b, z, te.compute(c.shape, lambda i, j: c[i, j] + te.cast("float32", z[i, j]))]
+        z = te.placeholder(c.shape, name="Z", dtype=self.source)
+        sums = lambda i, j: c[i, j] + te.cast("float32", z[i, j])  # noqa: E731
+        return [a, b, z, te.compute(c.shape, lambda i, j: te.cast(self.out, sums(i, j)))]
+
+
+class OntoBfloats(OntoHalves):
+    """Elements of as many bytes as those of a result of halves."""
+
+    source = "bfloat16"
 
 
 def assert_added(of: Ring, source: str, execute: Callable[..., object]) -> None:
@@ -100,6 +109,15 @@ def test_a_box_of_a_part_waits_for_the_one_before_the_last() -> None:
     body = emit(lowered(BIASED["two groups, three boxes"])).source.split("__global__")[-1]
     assert body.count("boxes_read<1>();") == 1 and body.count("boxes_read<0>();") == 2
     assert emit(lowered(BIASED["groups in turns"])).source.count("boxes_read<1>();") == 1
+
+
+@emulated
+def test_elements_of_as_many_bytes_are_not_taken_for_those_of_the_result() -> None:
+    """A box holds elements of one kind; its bytes mean another number in another one."""
+    of = wide(OntoBfloats, 64, 2, 4, sizes=(70, 192, 136), out="float16")
+    made = emit(lowered(of))
+    assert "arrived" not in made.source and "box_store_2d" in made.source
+    assert_added(of, "bfloat16", on_emulator(made))
 
 
 class Shifted(Ring):
