@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from te_lite.errors import require
@@ -13,6 +14,7 @@ from ..core.device.backend import backend
 from ..core.errors import NoRecordError, TaskError
 from ..core.tasks.measure_values import Baseline, MeasureInput
 from ..core.tasks.task import SearchTask
+from ..core.tasks.workloads import decode_workload_key
 from ..core.values.steady import by_turns
 from ..measure.finals import FINALISTS
 from ..measure.local import LocalBuilder, LocalRunner
@@ -50,7 +52,7 @@ def add_parser(commands: Any) -> None:
 
 
 def remeasure(args: argparse.Namespace) -> int:
-    """Time the best programs of each workload; 1 where one of them has none that runs here.
+    """Time the best programs of each workload of numbers; 1 where one of them has none that runs here.
 
     Raises NoRecordError for a log without the workload, JournalError for one that cannot be read or added to,
     BackendError for a target that cannot be had here.
@@ -58,8 +60,8 @@ def remeasure(args: argparse.Namespace) -> int:
     require(args.best >= 1, TaskError, "--best", "a number of at least 1 is needed", got=args.best)
     devices = cli_devices.devices_of(args.devices)
     ranked = ranked_records(args.log)
-    tasks = {workload_of(inp): inp.task for inp, res in ranked if res.ok}
-    require(tasks, NoRecordError, args.log, "holds no valid record")
+    tasks = {workload_of(inp): inp.task for inp, res in ranked if res.ok and _has_numbers(inp.task)}
+    require(tasks, NoRecordError, args.log, "holds no valid record of a task whose extents are numbers")
     chosen = [task for task in tasks.values() if args.workload is None or is_called(task, args.workload)]
     names = ", ".join(dict.fromkeys([task.name for task in tasks.values()]))
     require(chosen, NoRecordError, args.log, f"has no workload {args.workload!r}; its workloads are {names}")
@@ -71,13 +73,16 @@ def remeasure(args: argparse.Namespace) -> int:
         print(busy)
     runner = LocalRunner(devices=devices)
     measurer = ProgramMeasurer(LocalBuilder(), runner, [RecordToFile(args.log), store_of(runner)], verbose=0)
-    try:
+    with closing(measurer):
         called = names_in(args.log)
         ran = [_remeasured(task, best_few(ranked, task, args.best), called, measurer, runner) for task in chosen]
-    finally:
-        measurer.close()
     print(f"the figures are in {args.log}; best, apply_best and export go by the last that a quiet machine gave")
     return 0 if all(ran) else 1
+
+
+def _has_numbers(task: SearchTask) -> bool:
+    """Whether all extents are numbers: a program for all sizes, whose key has a table of them, is another one here."""
+    return not any(isinstance(x, dict) for x in decode_workload_key(task.workload_key)[1] or ())
 
 
 def names_in(log: str) -> Mapping[Program, str]:

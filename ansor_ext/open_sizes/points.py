@@ -12,6 +12,7 @@ import numpy as np
 
 from ansor.core.errors import TaskError
 from te_lite.errors import require
+from te_lite.expr.dtype import python_number
 from te_lite.expr.expr import SizeVar
 
 OF_A_RANGE = 6
@@ -57,9 +58,8 @@ def _values(size: SizeVar, given: Any) -> Weighted:
     law = "a range, or a list of values and pairs (value, weight), is needed"
     require(isinstance(given, range | list | tuple) and len(given) > 0, TaskError, subject, law, got=given)
     entries: Sequence[Any] = _of_range(given) if isinstance(given, range) else given
-    pairs: list[tuple[Any, Any]] = [
-        entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None) for entry in entries
-    ]
+    given_pairs = [entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None) for entry in entries]
+    pairs = [(python_number(n), python_number(weight)) for n, weight in given_pairs]
     least, most = size.range
     for n, weight in pairs:
         whole = isinstance(n, int) and not isinstance(n, bool)
@@ -84,4 +84,4 @@ def _of_range(given: range) -> list[int]:
     low, high = min(given), max(given)
     wanted = np.geomspace(max(low, 1), max(high, 1), OF_A_RANGE)
     step = abs(given.step)
-    return sorted({int(low + round((x - low) / step) * step) for x in wanted})
+    return sorted({low, *[int(low + round((x - low) / step) * step) for x in wanted]})

@@ -27,14 +27,17 @@ from ansor.core.target.target import Target
 from ansor.core.tasks.protocols import Builder, Runner
 from ansor.core.tasks.task import SearchTask
 from ansor.core.tasks.workloads import function_of, register_dag
+from ansor.core.values.parts import said
 from ansor.cost_model.prior import AnalyticalModel
 from ansor.measure.local import LocalRunner
 from ansor.policy.default_schedule import default_states
 from ansor.policy.tuning_options import TuningOptions
 from ansor.records.best import best_few, ranked_records
 from ansor.records.files import PathLike
+from ansor.records.journal import append_lines
 from ansor.records.recorder import RecordToFile
 from ansor.records.validation import is_program
+from te_lite.computation.computation import require_workload
 from te_lite.computation.tensor import Tensor
 from te_lite.errors import require
 from te_lite.lowering.lower import lower
@@ -69,12 +72,14 @@ class OpenTask:
         func: Callable[..., Sequence[Tensor]] | str | None = None,
         args: Sequence[Any] = (),
         compute_dag: ComputeDAG | Sequence[Tensor] | None = None,
-        target: Target | str = "c",
+        target: Target | str | None = None,
         sizes: Mapping[str, Any] | None = None,
         hardware_params: HardwareParams | None = None,
         desc: str = "",
+        **others: Any,
     ) -> None:
-        self.target = Target.of(target)
+        _require_known(compute_dag, target, others)
+        self.target = Target.of(target)  # type: ignore[arg-type]
         law = "programs for a range of sizes are searched for target c"
         require(self.target.kind.name == "c", TaskError, "OpenTask", law, target=str(target))
         self.compute_dag = dag = _computation(func, args, compute_dag)
@@ -106,6 +111,7 @@ class OpenTask:
         without a log, and with a runner of other machines.
         """
         log, trials = _log_of(options), options.num_measure_trials
+        append_lines(log, [])  # it is read before anything is measured where no trial is one of a search
         until = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
         opened = max(trials // 3, min(trials, len(self.searched)))
         with options.measuring([self.target.kind.name]) as (builder, runner), TemporaryDirectory() as folder:
@@ -218,10 +224,28 @@ def _computation(
     if isinstance(dag, ComputeDAG):
         return dag
     if func is None:
-        return ComputeDAG(list(dag or ()))
+        require_workload("OpenTask: compute_dag", dag, TaskError)  # type: ignore[arg-type]
+        return ComputeDAG(dag)  # type: ignore[arg-type]
+    subject, law = f"workload {func!r}", "args must be a list or tuple of the arguments"
     known = function_of(json.dumps([func])) if isinstance(func, str) else func
-    require(callable(known), TaskError, f"workload {func!r}", "is not registered")
-    return ComputeDAG(list(known(*args)))  # type: ignore[misc]
+    require(callable(known), TaskError, subject, "is not registered")
+    require(isinstance(args, list | tuple), TaskError, subject, law, got=args)
+    try:
+        tensors = known(*args)  # type: ignore[misc]
+    except Exception as error:
+        raise TaskError(f"{subject}: its function fails for the arguments {list(args)}: {said(error)}") from error
+    require_workload(subject, tensors, TaskError)
+    return ComputeDAG(tensors)
+
+
+def _require_known(dag: Any, target: Any, others: Mapping[str, Any]) -> None:
+    """Raise TaskError for arguments of a `SearchTask` that one for a range of sizes does not have."""
+    law = "the target must be a keyword, as in SearchTask(func, args, target='c', sizes={...})"
+    require(not isinstance(dag, Target | str), TaskError, "OpenTask", law, got=dag)
+    require(target is not None, TaskError, "OpenTask", "a target is needed, for example target='c'")
+    law = "a task for a range of sizes takes func, args, compute_dag, target, sizes, hardware_params and desc"
+    given = ", ".join([name for name, value in others.items() if value is not None])
+    require(not given, TaskError, "OpenTask", law, got=given)
 
 
 def _log_of(options: TuningOptions) -> Path:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import ExprError, TeError, require
 from ..expr.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Reduce, Select, SizeVar, Var
+from ..expr.visit import walk
 from .access import AccessInfo, access_info
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .text import dag_text, hash_text
@@ -45,14 +46,9 @@ class Computation:
     @cached_property
     def flop_ct(self) -> float:
         """Floating-point operations of one run; -1 when they cannot be counted."""
-        total = 0.0
-        for op in self.ops:
-            if isinstance(op, ComputeOp):
-                count = float(op.attrs["FLOP"]) if "FLOP" in op.attrs else _op_flops(op)
-                if count < 0:
-                    return -1.0
-                total += count
-        return total
+        ops = [op for op in self.ops if isinstance(op, ComputeOp)]
+        counts = [float(op.attrs["FLOP"]) if "FLOP" in op.attrs else _op_flops(op) for op in ops]
+        return -1.0 if min(counts, default=0.0) < 0 else sum(counts, 0.0)
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -64,11 +60,12 @@ class Computation:
         """The tensors of `tensors` that are given."""
         return tuple(t for t in self.tensors if isinstance(t.op, PlaceholderOp))
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[SizeVar, ...]:
-        """The extents that are open, each once, those of arguments first."""
+        """The sizes that are extents or are read, each once, those of arguments first."""
         found: list[Any] = [d for t in self.tensors for d in t.shape]
         found += [d for op in self.ops for d in (*op.extents, *[v.extent for v in op.reduce_axis])]
+        found += [e for op in self.ops if isinstance(op, ComputeOp) for body in op.body for e in walk(body)]
         return tuple(dict.fromkeys([d for d in found if isinstance(d, SizeVar)]))
 
     def workload_key(self) -> str:

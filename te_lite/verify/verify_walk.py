@@ -22,7 +22,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ..bounds.loop_scope import LANES, WARP
-from ..expr.expr import FLOATS, Binary, BufferLoad, Compare, Const, Expr, Load, Reduce, Var, binary
+from ..expr.expr import FLOATS, Binary, BufferLoad, Compare, Const, Expr, Load, Reduce, SizeVar, Var, binary
 from ..expr.storage import SCOPES, is_scope
 from ..loops.stmt import (
     Alloc,
@@ -215,7 +215,8 @@ class Walk:
         scope.seen.add(id(e))
         if isinstance(e, Var):
             if e not in scope.spans.boxes:
-                self.find("variables", f"the variable {pretty(e)} of `{head_text(s)}` is bound by no loop around it")
+                law = "is the extent of no argument" if isinstance(e, SizeVar) else "is bound by no loop around it"
+                self.find("variables", f"the variable {pretty(e)} of `{head_text(s)}` {law}")
         elif isinstance(e, Binary) or isinstance(e, Compare):  # noqa: SIM101  (a tuple or union takes twice as long)
             self.expr(e.a, scope, s)
             self.expr(e.b, scope, s)

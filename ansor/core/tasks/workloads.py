@@ -201,9 +201,8 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     try:
         tensors = func(*map(_from_json, data[1:]))
     except Exception as error:
-        raise TaskError(
-            f"workload {data[0]!r}: its function fails for the arguments {data[1:]}: {said(error)}"
-        ) from error
+        law = f"its function fails for the arguments {data[1:]}"
+        raise TaskError(f"workload {data[0]!r}: {law}: {said(error)}") from error
     ok = isinstance(tensors, list | tuple) and all(isinstance(t, Tensor) for t in tensors) and tensors
     law = "its function must give a list of tensors, inputs and outputs"
     require(ok, TaskError, f"workload {data[0]!r}", law, got=tensors)
@@ -241,10 +240,8 @@ def _objection(workload_key: str, make: Callable[[], ComputeDAG]) -> str:
         difference = first_difference(make(), workload_dag(workload_key))
     except TeError:
         return ""
-    if difference is None:
-        return ""
-    there, here = difference
-    return f"they are of `{there}`, where the registered function now gives `{here}`"
+    there, here = difference or ("", "")
+    return f"they are of `{there}`, where the registered function now gives `{here}`" if difference else ""
 
 
 def logged_name(workload_key: str) -> str:

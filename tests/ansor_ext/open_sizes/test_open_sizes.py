@@ -140,8 +140,11 @@ def test_bounds_are_needed() -> None:
 
 
 def test_a_size_is_an_extent_of_an_argument() -> None:
-    n = te.size_var("n", 1, 4)
+    n, k = te.size_var("n", 1, 4), te.reduce_axis((0, te.size_var("k", 1, 4)), "k")
     a = te.placeholder((4,), name="A")
-    b = te.compute((4,), lambda i: a[i] * n.astype("float32"), name="B")
-    with pytest.raises(te.LowerError, match="variables"):
-        te.lower(te.create_schedule(b), [a, b])
+    read = te.compute((4,), lambda i: a[i] * n.astype("float32"), name="B")
+    summed = te.compute((4,), lambda i: te.sum(a[i] * k.astype("float32"), axis=k), name="B")
+    for name, b in nonempty((("n", read), ("k", summed))):
+        assert [v.name for v in te.ComputeDAG([a, b]).sizes] == [name]
+        with pytest.raises(te.LowerError, match=f"variables: the variable {name} of .* is the extent of no argument$"):
+            te.lower(te.create_schedule(b), [a, b])

@@ -13,6 +13,7 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.cli.main import main
 from ansor.core.tasks.measure_values import MeasureErrorNo, MeasureResult, failed
 from ansor.policy.tuning_options import TuningOptions
 from ansor.records.lines import RecordReader
@@ -227,6 +228,14 @@ def alike() -> list[te.Tensor]:
         ({"compute_dag": rows(te.size_var("n", 1, 8), 1)}, "B: in_bounds: index 8"),
         ({"func": "no_such_workload_at_all"}, "workload 'no_such_workload_at_all': is not registered"),
         ({}, "OpenTask: a computation is needed"),
+        ({"func": "matmul"}, r"workload 'matmul': its function fails for the arguments \[\]: .*missing 3 required"),
+        ({"func": "matmul", "args": "888"}, "workload 'matmul': args must be a list or tuple .* got '888'$"),
+        ({"func": lambda: 3}, "a list of tensors is needed, the inputs and outputs of the workload, got 3$"),
+        ({"compute_dag": 3}, "OpenTask: compute_dag: a list of tensors is needed, .* got 3$"),
+        ({"compute_dag": "c"}, "OpenTask: the target must be a keyword, .* got 'c'$"),
+        ({"func": "matmul", "target": None}, "OpenTask: a target is needed, for example target='c'$"),
+        ({"func": "matmul", "precision": "tf32", "workload_key": None, "task_inputs": {}},
+         "takes func, args, compute_dag, target, sizes, hardware_params and desc, got 'precision, task_inputs'$"),
         ({"compute_dag": alike()}, r"OpenTask: open extents have names of their own, got sizes=\['n', 'n'\]$"),
         ({"compute_dag": rows(te.size_var("n", 1, 8)), "sizes": {"n": [9]}}, "a value is one of 1 to 8, got 9"),
     ],
@@ -249,6 +258,24 @@ def test_a_log_is_needed_to_tune() -> None:
         task_of(case()).tune(TuningOptions(8))
     with pytest.raises(ansor.TaskError, match=r"the options must be ansor.TuningOptions"):
         task_of(case()).tune(8)  # type: ignore[arg-type]
+
+
+def test_few_trials_search_nothing_and_leave_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    for trials in nonempty((0, 1)):
+        task_of(case(), (1, 24)).tune(TuningOptions(trials, measure_callbacks=[ansor.RecordToFile(log)], verbose=0))
+        assert not list(RecordReader(log))
+
+
+def test_the_command_that_times_again_leaves_programs_for_all_sizes_alone(
+    written: tuple[Case, OpenTask, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would time programs of numbers in their place, and the log would believe it."""
+    _, _, log = written
+    before = log.read_text()
+    assert main(["remeasure", str(log)]) != 0
+    assert "holds no valid record of a task whose extents are numbers" in capsys.readouterr().err
+    assert log.read_text() == before
 
 
 def test_a_search_over_a_range(tmp_path: Path) -> None:

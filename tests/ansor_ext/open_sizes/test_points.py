@@ -42,6 +42,12 @@ def test_combinations_multiply() -> None:
     )  # fmt: skip
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert points_of([N], {"n": [(np.int64(10), np.float32(0.25)), np.int32(20)]}) == points_of(
+        [N], {"n": [(10, 0.25), 20]}
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -49,6 +55,7 @@ def test_combinations_multiply() -> None:
         ({"n": [0]}, "OpenTask: sizes of n: a value is one of 1 to 1000, got 0"),
         ({"n": [1001]}, "OpenTask: sizes of n: a value is one of 1 to 1000, got 1001"),
         ({"n": range(1, 2000)}, "OpenTask: sizes of n: a value is one of 1 to 1000, got 1999"),
+        ({"n": range(0, 100)}, "OpenTask: sizes of n: a value is one of 1 to 1000, got 0"),
         ({"n": [1.5]}, "OpenTask: sizes of n: a value is one of 1 to 1000, got 1.5"),
         ({"n": [(1, -0.5)]}, "OpenTask: sizes of n: a weight is a positive number, got value=1 weight=-0.5"),
         ({"n": [(1, 0)]}, "OpenTask: sizes of n: a weight is a positive number, got value=1 weight=0"),

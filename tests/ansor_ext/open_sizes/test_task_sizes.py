@@ -19,6 +19,12 @@ def open_rows() -> list[te.Tensor]:
     return [a, te.compute(a.shape, lambda i, j: a[i, j] + 1.0, name="B")]
 
 
+def read_only() -> list[te.Tensor]:
+    """A size that no array has."""
+    a = te.placeholder((4, 8), name="A")
+    return [a, te.compute((4, 8), lambda i, j: a[i, j] + te.size_var("n", 1, 4).astype("float32"), name="B")]
+
+
 def of_function() -> Any:
     ansor.register_workload("open_rows_of_a_function", open_rows, override=True)
     return ansor.SearchTask("open_rows_of_a_function", (), target="c")
@@ -33,6 +39,7 @@ WAYS: list[Callable[[], Any]] = [
     of_function,
     of_offered_key,
     lambda: ansor.SearchTask(compute_dag=open_rows(), target="c"),
+    lambda: ansor.SearchTask(compute_dag=read_only(), target="c"),
     lambda: ansor.SearchTask(compute_dag=open_rows(), workload_key='["refused"]', target="c"),
 ]
 
