@@ -57,9 +57,8 @@ def task_of(args: argparse.Namespace) -> SearchTask:
 def program_of(args: argparse.Namespace) -> Drawn:
     """The program that the arguments name; no device is asked.  Raises TaskError, NoRecordError."""
     if is_log(args):
-        require(
-            args.sketch is None, TaskError, "--sketch", "a log has programs, a workload has sketches", got=args.sketch
-        )
+        law = "a log has programs, a workload has sketches"
+        require(args.sketch is None, TaskError, "--sketch", law, got=args.sketch)
         return _best(args)
     task = task_of(args)
     if args.sketch is None:

@@ -28,6 +28,7 @@ from te_lite.schedule.step import Step
 
 from ..analytical.loop_nests import Nest, loop_nests
 from ..core.host.process import keep_freed_memory
+from ..core.target.registry import search_parts
 from ..core.tasks.task import SearchTask
 from ..core.values.options import SketchOptions
 from ..cost_model.prior import AnalyticalModel, ShippedModel, has_shipped_model, shipped_model_of
@@ -56,10 +57,11 @@ SEED = 0
 def default_state(task: SearchTask) -> State | None:
     """The first program of `default_states` that lowers; None where none does, and where it is the untuned program.
 
-    What a machine has no room for is not drawn, as in a search; what its backend refuses still is seen when it is
-    built.
+    None, too, for a target whose search has parts of its own: its machine model knows the nests of these only.  What a
+    machine has no room for is not drawn, as in a search; what its backend refuses still is seen when it is built.
     """
-    found = next((state for state in default_states(task) if _lowers(task, state)), None)
+    states = () if search_parts(task.target.kind.name) else default_states(task)
+    found = next((state for state in states if _lowers(task, state)), None)
     return None if found is None or found.steps == untuned_state(task).steps else found
 
 
@@ -148,8 +150,7 @@ def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator
     if not task.target.is_gpu and least > -np.log(LITTLE):
         return
     keep_freed_memory()
-    sketches = _sketches(task)
-    if not sketches:
+    if not (sketches := _sketches(task)):
         return
     drawer = Proposals(task, sketches, SketchOptions(), np.random.default_rng(SEED), EvolveOptions(out=2048))
     estimate = Scorer(task, AnalyticalModel())

@@ -11,7 +11,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.errors import TaskError
+from ansor.core.errors import BackendError, TaskError
 from ansor.core.tasks.measure_values import BuildResult, MeasureErrorNo, MeasureInput
 from ansor.core.tasks.task import SearchTask
 from ansor.cost_model import XGBModel
@@ -210,6 +210,13 @@ def test_a_wrong_program_is_no_result() -> None:
     open_lengths = sketches_of(tensors)[0]
     refused = runner.run(MeasureInput(task, open_lengths), built)
     assert refused.error_no == MeasureErrorNo.INSTANTIATION_ERROR
+
+
+def test_the_default_program_is_no_function_of_arrays() -> None:
+    """The machine model knows no plain nests, with which other targets begin."""
+    task = SearchTask(workloads.dense, args=(1, 32, 64), target="vta")
+    with pytest.raises(BackendError, match="target 'vta': a program is compiled by"):
+        task.build_default()
 
 
 @pytest.mark.parametrize(
