@@ -32,8 +32,9 @@ from te_lite.schedule.step import to_json
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Function
+from ..ir.types import fields_of
 from ..op.lower_group import recurrence_of
-from ..runtime.assemble import GroupKernel, fields_of
+from ..runtime.assemble import GroupKernel
 from ..transform.layout_rewrite import PackedLayouts, take_packed
 from .group_programs import Wanted, arguments_of, choose_program, results_of
 

@@ -17,8 +17,10 @@ import numpy as np
 
 from te_lite.errors import require
 from te_lite.expr.expr import FLOATS
+from te_lite.expr.expr import Expr as Scalar
 
 from .errors import GraphError
+from .extents import extent
 from .op_registry import Op, get
 from .types import TensorType, TupleType, Type
 
@@ -277,7 +279,9 @@ def rebuild(node: Expr, args: Sequence[Expr]) -> Expr:
 
 
 def _value(value: Any) -> Any:
-    """Attributes are compared and hashed, so lists become tuples."""
+    """Attributes are compared and hashed, so lists become tuples, and what is computed of sizes becomes an extent."""
+    if isinstance(value, Scalar):
+        return extent(value, "attribute")
     return tuple(_value(v) for v in value) if isinstance(value, list | tuple) else value
 
 

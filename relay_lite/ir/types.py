@@ -8,34 +8,44 @@ from typing import TypeAlias
 
 from ansor.core.values.checks import require_tensor
 from te_lite.errors import require
-from te_lite.expr.expr import DTYPES
+from te_lite.expr.expr import DTYPES, Expr
 
 from .errors import GraphError
+from .extents import extent, greatest, is_open
 
 DTYPE_LAW = f"dtypes are {', '.join(DTYPES)}"
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """A static shape and a dtype; a scalar has shape ().
+    """A shape and a dtype; a scalar has shape ().
 
-    Raises GraphError for what is none, and for more axes or bytes than `ansor.core.values.checks` allows: no graph
-    exists whose tensors cannot be had.
+    Extents are integers of at least 0, or open: sizes as `te.size_var("n", 1, 64)`, and what is computed of them
+    (`extents.py`).  Raises GraphError for what is none, and for more axes or bytes than `ansor.core.values.checks`
+    allows: no graph exists whose tensors cannot be had.
     """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        whole = all(isinstance(d, int) and d >= 0 for d in self.shape)
+        if any([isinstance(d, Expr) for d in self.shape]):
+            object.__setattr__(self, "shape", tuple([extent(d, "tensor type") for d in self.shape]))
+        most = greatest(self.shape)
+        whole = all(isinstance(d, int) and d >= 0 for d in most)
         require(whole, GraphError, "tensor type", "extents must be integers of at least 0", shape=self.shape)
         require(self.dtype in DTYPES, GraphError, "tensor type", DTYPE_LAW, dtype=self.dtype)
-        require_tensor(self.shape, self.dtype, "tensor type")
+        require_tensor(most, self.dtype, "tensor type")
 
     @property
     def size(self) -> int:
-        """How many elements."""
-        return prod(self.shape)
+        """How many elements, at most."""
+        return prod(greatest(self.shape))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shape has extents that are known when the network runs."""
+        return is_open(*self.shape)
 
     def __str__(self) -> str:
         return f"Tensor[{self.shape}, {self.dtype}]"
@@ -49,3 +59,8 @@ class TupleType:
 
 
 Type: TypeAlias = TensorType | TupleType
+
+
+def fields_of(kind: Type) -> tuple[TensorType, ...]:
+    """The tensors of a type."""
+    return kind.fields if isinstance(kind, TupleType) else (kind,)

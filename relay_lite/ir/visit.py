@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeGuard
 
+from te_lite.expr.expr import SizeVar
+
 from .control import Branch, Loop
+from .extents import declared
 from .make import call
 from .nodes import Array, Call, Constant, Control, Expr, Function, FunctionCall, Var, children, rebuild
 
@@ -36,6 +39,11 @@ def post_order(body: Expr, is_leaf: Callable[[Expr], bool] = lambda node: False)
             below = () if is_leaf(node) else children(node)
             stack.extend((child, False) for child in reversed(below) if id(child) not in done)
     return out
+
+
+def sizes_in(function: Function) -> tuple[SizeVar, ...]:
+    """The sizes that the types of a function's parameters are made of, in the order of their use."""
+    return declared([d for v in function.params for d in v.shape])
 
 
 def free_vars(body: Expr) -> tuple[Var, ...]:

@@ -14,10 +14,12 @@ from te_lite.topi.tag import ELEMWISE
 from te_lite.topi.utils import ax_compute
 
 from ..ir.errors import GraphError
+from ..ir.extents import is_open
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, as_expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
+from .along_sizes import extents
 from .define import Array, define, dtype_of, indices, integer, integers, one_axis, operator, rank, same_dtype, tensors
 
 
@@ -26,13 +28,13 @@ def _filled(name: str, value: int) -> None:
 
     def infer(types: Sequence[Type], attrs: Attrs) -> Type:
         tensors(types, 0, name)
-        return TensorType(integers(attrs["shape"], name), dtype_of(attrs["dtype"], "float32", name))
+        return TensorType(extents(attrs["shape"], name), dtype_of(attrs["dtype"], "float32", name))
 
     def meaning(args: Sequence[Any], attrs: Attrs) -> Array:
         return np.full(integers(attrs["shape"], name), value, attrs["dtype"] or "float32")
 
     def te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
-        return [topi.full(integers(attrs["shape"], name), attrs["dtype"] or "float32", value)]
+        return [topi.full(extents(attrs["shape"], name), attrs["dtype"] or "float32", value)]
 
     define(name, OpPattern.ELEMWISE, infer, meaning, te, shape=(), dtype="float32")
 
@@ -57,7 +59,7 @@ _filled_like("ones_like", 1)
 def _full_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (value,) = tensors(types, 1, "full")
     rank(value, 0, "full")
-    return TensorType(integers(attrs["shape"], "full"), dtype_of(attrs["dtype"], value.dtype, "full"))
+    return TensorType(extents(attrs["shape"], "full"), dtype_of(attrs["dtype"], value.dtype, "full"))
 
 
 def _full_te(value: Tensor, shape: Sequence[int], dtype: str, name: str) -> Tensor:
@@ -79,6 +81,11 @@ def _arange_type(types: Sequence[Type], attrs: Attrs) -> Type:
 
 def _arange_count(attrs: Attrs) -> int:
     start, stop, step = (attrs[k] for k in ("start", "stop", "step"))
+    if is_open(stop):
+        law = "up to an open extent it counts from 0 in steps of 1"
+        require((start, step) == (0, 1), GraphError, "arange", law, start=start, stop=stop, step=step)
+        open_count: int = stop
+        return open_count
     plain = all(isinstance(v, int | float | np.number) and math.isfinite(v) for v in (start, stop, step)) and step != 0
     require(plain, GraphError, "arange", "three numbers and a step that is not 0 are needed", start=start, stop=stop,
             step=step)  # fmt: skip
@@ -91,6 +98,14 @@ def _arange(attrs: Attrs) -> Array:
     dtype = np.dtype(attrs["dtype"] or "float32")
     steps = np.arange(_arange_count(attrs)).astype(dtype) * dtype.type(attrs["step"])
     return np.asarray(dtype.type(attrs["start"]) + steps, dtype)
+
+
+def _arange_te(attrs: Attrs) -> Tensor:
+    start, stop, step, dtype = attrs["start"], attrs["stop"], attrs["step"], attrs["dtype"] or "float32"
+    if is_open(stop):
+        counted: Tensor = ax_compute((stop,), lambda i: i.astype(dtype), "T_arange", ELEMWISE)
+        return counted
+    return topi.arange(start, stop, step, dtype)
 
 
 def _one_hot_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -144,7 +159,7 @@ def ones(shape: Sequence[int], dtype: str = "float32") -> Call:
     _full_type,
     lambda args, attrs: np.full(integers(attrs["shape"], "full"), args[0], attrs["dtype"] or args[0].dtype),
     lambda args, attrs, target: [
-        _full_te(args[0], integers(attrs["shape"], "full"), attrs["dtype"] or args[0].dtype, "T_full")
+        _full_te(args[0], extents(attrs["shape"], "full"), attrs["dtype"] or args[0].dtype, "T_full")
     ],
 )
 def full(fill_value: Any, shape: Sequence[int] = (), dtype: str = "") -> Call:
@@ -169,9 +184,7 @@ def full_like(data: Expr, fill_value: Any) -> Call:
     OpPattern.OPAQUE,
     _arange_type,
     lambda args, attrs: _arange(attrs),
-    lambda args, attrs, target: [
-        topi.arange(attrs["start"], attrs["stop"], attrs["step"], attrs["dtype"] or "float32")
-    ],
+    lambda args, attrs, target: [_arange_te(attrs)],
     start=0,
     stop=0,
 )

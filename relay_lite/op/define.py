@@ -28,6 +28,7 @@ from te_lite.topi.utils import normal_axis
 from ..ir.errors import GraphError
 from ..ir.op_registry import Attrs, Compute, Infer, Numpy, Op, OpPattern, register
 from ..ir.types import DTYPE_LAW, TensorType, TupleType, Type
+from .along_sizes import OPEN, open_shapes
 
 HALF = "float16"
 SUMS = (
@@ -50,9 +51,12 @@ def define(name: str, pattern: OpPattern, infer: Infer, numpy: Numpy, compute: C
     def checked(types: Sequence[Type], attrs: Attrs) -> Type:
         for key, default in defaults.items():
             _like(default, attrs[key], key, name)
+        opened = open_shapes(types)
+        require(not opened or name in OPEN, GraphError, name, "it takes no open extents", shapes=opened)
         try:
             return infer(types, attrs)
         except ExprError as refused:
+            require(not opened, GraphError, name, "what it works along must be no open extent", shapes=opened)
             raise GraphError(str(refused)) from None
 
     op = Op(name, pattern, checked, numpy, compute, defaults)

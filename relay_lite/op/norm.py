@@ -18,6 +18,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, TupleGetItem
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, TupleType, Type
+from .along_sizes import counted
 from .binary import along
 from .define import Array, Shape, define, floats, integer, one_axis, operator, same_dtype, some_axes, tensors, vector
 
@@ -86,7 +87,7 @@ def _normalised(x: Array, axes: Shape, epsilon: float) -> Array:
 
 def _normalised_te(x: Tensor, axes: Shape, epsilon: float) -> Tensor:
     """`(x - mean) / sqrt(var + epsilon)` over `axes`; centred twice, as the first mean is rounded to the size of x."""
-    count = const(float(math.prod([x.shape[d] for d in axes])), x.dtype)
+    count = counted(math.prod([x.shape[d] for d in axes]), x.dtype)
     centred = x
     for _ in range(2):
         centred = topi.subtract(centred, topi.divide(topi.sum(centred, axes, True), count))

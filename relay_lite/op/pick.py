@@ -9,15 +9,20 @@ import numpy as np
 
 from te_lite import topi
 from te_lite.errors import require
+from te_lite.expr.expr import as_expr
+from te_lite.topi.utils import ax_compute
 
 from ..ir.errors import GraphError
+from ..ir.extents import bounds, extent, is_open
 from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
+from .along_sizes import extents
 from .define import Array, Shape, choice, indices, integers, one_axis, operator, tensors
 
 PAD_MODES = ("constant", "edge", "reflect")
+WHAT = "strided_slice"
 TAKE_MODES = ("clip", "wrap", "fast")
 
 
@@ -38,7 +43,7 @@ def _slices(shape: Shape, attrs: Attrs) -> list[slice]:
 
 def _axis_slices(attrs: Attrs, what: str) -> list[tuple[int, int, int, int]]:
     """Axis, begin, end and stride of each slice that the attributes name."""
-    begin, end = integers(attrs["begin"], what), integers(attrs["end"], what)
+    begin, end = extents(attrs["begin"], what), extents(attrs["end"], what)
     strides = (1,) * len(begin) if attrs["strides"] is None else integers(attrs["strides"], what)
     strides = strides * len(begin) if len(strides) == 1 else strides
     axes = range(len(begin)) if attrs["axes"] is None else integers(attrs["axes"], what)
@@ -53,13 +58,57 @@ def _ranges(shape: Shape, attrs: Attrs) -> list[range]:
     return [range(n)[s] for n, s in zip(shape, _slices(shape, attrs), strict=True)]
 
 
+def _is_open(shape: Shape, attrs: Attrs) -> bool:
+    """Whether an extent, or where a slice begins or ends, is open."""
+    return is_open(*shape, *extents(attrs["begin"], WHAT), *extents(attrs["end"], WHAT))
+
+
+def _open_slices(shape: Shape, attrs: Attrs) -> list[tuple[int, int, int]]:
+    """Where the slice of each dimension begins, its extent and its stride, where some extents are open."""
+    out = [(0, n, 1) for n in shape]
+    require(attrs["slice_mode"] == "end", GraphError, WHAT, "open extents are cut up to an end, not by size")
+    for axis, b, e, s in _axis_slices(attrs, WHAT):
+        at = one_axis(axis, len(shape), WHAT)
+        if is_open(shape[at], b, e):
+            out[at] = b, _cut(shape[at], b, e, s), 1
+        else:
+            cut = range(shape[at])[slice(b, e, s)]
+            out[at] = cut.start, len(cut), cut.step
+    return out
+
+
+def _cut(n: int, begin: int, end: int, stride: int) -> int:
+    """The extent of a slice of an open extent, or up to one.
+
+    An end behind the greatest extent is the end.  What depends on which of two is the smaller is refused.
+    """
+    law = "along an open extent a slice begins at a number, in steps of 1, and ends inside for all sizes"
+    begins = stride == 1 and not is_open(begin) and begin >= 0
+    require(begins, GraphError, WHAT, law, extent=n, begin=begin, end=end, stride=stride)
+    last: Any = n if bounds(end)[0] >= bounds(n)[1] else end
+    last = as_expr(n) + end if bounds(end)[1] < 0 else as_expr(last)
+    ends = bounds(as_expr(n) - last)[0] >= 0 and bounds(last - begin)[0] > 0
+    require(ends, GraphError, WHAT, law, extent=n, begin=begin, end=end, stride=stride)
+    found: int = extent(last - begin, WHAT)
+    return found
+
+
 def _strided_slice_type(types: Sequence[Type], attrs: Attrs) -> Type:
-    (x,) = tensors(types, 1, "strided_slice")
+    (x,) = tensors(types, 1, WHAT)
+    if _is_open(x.shape, attrs):
+        return TensorType(tuple([n for _, n, _ in _open_slices(x.shape, attrs)]), x.dtype)
     return TensorType(tuple(len(r) for r in _ranges(x.shape, attrs)), x.dtype)
 
 
 def _strided_slice_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Any]:
     (x,) = args
+    if _is_open(x.shape, attrs):
+        cuts = _open_slices(x.shape, attrs)
+
+        def element(*at: Any) -> Any:
+            return x[[i * step + begin for i, (begin, _, step) in zip(at, cuts, strict=True)]]
+
+        return [ax_compute([n for _, n, _ in cuts], element, "T_strided_slice", topi.tag.INJECTIVE)]
     ranges = _ranges(x.shape, attrs)
     stops = [r.stop if r.step > 0 or r.stop >= 0 else -n - 1 for r, n in zip(ranges, x.shape, strict=True)]
     return [topi.strided_slice(x, [r.start for r in ranges], stops, [r.step for r in ranges])]

@@ -10,14 +10,15 @@ import numpy as np
 
 from te_lite import Tensor, topi
 from te_lite.errors import require
-from te_lite.expr.expr import const
 from te_lite.topi.reduction import reduced_shape
 
 from ..ir.errors import GraphError
+from ..ir.extents import bounds
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Tuple
 from ..ir.op_registry import Attrs, Compute, Infer, Numpy, OpPattern
 from ..ir.types import TensorType, Type
+from .along_sizes import counted
 from .define import Array, Shape, define, floats, numbers, same_dtype, some_axes, tensors
 from .elementwise import sqrt
 
@@ -119,7 +120,7 @@ def _count(shape: Shape, attrs: Attrs, what: str) -> int:
 
 def _mean_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
     (x,) = args
-    count = const(float(_count(x.shape, attrs, "mean")), x.dtype)
+    count = counted(_count(x.shape, attrs, "mean"), x.dtype)
     return [topi.divide(_reduce_te(topi.sum, x, attrs, "mean"), count)]
 
 
@@ -132,7 +133,7 @@ def _variance_type(types: Sequence[Type], attrs: Attrs) -> Type:
     same_dtype([x, mean], "variance")
     want = reduced_shape(x.shape, _axes(len(x.shape), attrs, "variance"), True)
     require(mean.shape == want, GraphError, "variance", f"the mean must have the shape {want}", mean=mean.shape)
-    ok = _count(x.shape, attrs, "variance") > bool(attrs["unbiased"])
+    ok = bounds(_count(x.shape, attrs, "variance"))[0] > bool(attrs["unbiased"])
     require(ok, GraphError, "variance", "there are too few elements", shape=x.shape, unbiased=attrs["unbiased"])
     return _reduced(x, attrs, "variance", x.dtype)
 
@@ -150,7 +151,7 @@ def _variance_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]
     squares = topi.multiply(difference, difference)
     count = _count(x.shape, attrs, "variance") - bool(attrs["unbiased"])
     total = _reduce_te(topi.sum, squares, attrs, "variance")
-    return [topi.divide(total, const(float(count), x.dtype))]
+    return [topi.divide(total, counted(count, x.dtype))]
 
 
 _define("variance", _variance_type, _variance_numpy, _variance_te, unbiased=False)

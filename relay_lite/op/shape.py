@@ -9,15 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from te_lite import topi
+from te_lite import Tensor, topi
 from te_lite.errors import require
+from te_lite.expr.expr import SizeVar
+from te_lite.topi.broadcast import read_broadcast
 from te_lite.topi.utils import ax_compute
 
 from ..ir.errors import GraphError
+from ..ir.extents import extent, filled, is_open, product
 from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
+from .along_sizes import extents
 from .define import Array, Shape, dtype_of, integer, integers, one_axis, operator, some_axes, tensors
 
 LARGE, TILE = 1 << 20, 256
@@ -62,6 +66,8 @@ def resolve(newshape: Sequence[int], shape: Shape) -> Shape:
     wanted, out = list(newshape), list[int]()
     while wanted:
         out += source.extents(wanted.pop(0), wanted)
+    if is_open(*out, *shape):
+        return filled(out, shape, "reshape")
     return topi.utils.resolve_shape(out, math.prod(shape), "reshape")
 
 
@@ -84,15 +90,18 @@ class _Source:
     def extents(self, code: int, behind: list[int]) -> Sequence[int]:
         """What a number of `newshape` stands for; -4 takes two numbers from those `behind` it."""
         match code:
+            case SizeVar():
+                pass
             case 0:
                 return self.take(1)
             case -2:
                 return self.take(max(len(self.shape) - self.first, 0))
             case -3:
-                return [math.prod(self.take(2))]
+                return [product(self.take(2))]
             case -4:
                 return self.parts(behind)
-        require(code > 0 or code == -1, GraphError, "reshape", "no such code", newshape=self.newshape)
+        known = is_open(code) or code > 0 or code == -1
+        require(known, GraphError, "reshape", "no such code", newshape=self.newshape)
         self.first += 1
         return [code]
 
@@ -100,7 +109,7 @@ class _Source:
         """The next dimension as two."""
         require(len(behind) > 1, GraphError, "reshape", "-4 is followed by two numbers", newshape=self.newshape)
         (whole,), parts = self.take(1), [behind.pop(0), behind.pop(0)]
-        return [whole // -math.prod(parts) if p == -1 else p for p in parts]
+        return [extent(whole // -math.prod(parts)) if p == -1 else p for p in parts]
 
 
 def _reshape_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -109,13 +118,13 @@ def _reshape_type(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _resolved(attrs: Attrs, shape: Shape) -> Shape:
-    return resolve(integers(attrs["newshape"], "reshape"), shape)
+    return resolve(extents(attrs["newshape"], "reshape"), shape)
 
 
 def _batch_flatten_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "nn.batch_flatten")
     require(len(x.shape) > 0, GraphError, "nn.batch_flatten", "there must be a dimension", shape=x.shape)
-    return TensorType((x.shape[0], math.prod(x.shape[1:])), x.dtype)
+    return TensorType((x.shape[0], product(x.shape[1:])), x.dtype)
 
 
 def _order(axes: Any, ndim: int) -> Shape:
@@ -175,11 +184,17 @@ def _layout_transform_te(args: Sequence[Any], attrs: Attrs, target: str) -> list
 
 def _broadcast_to_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "broadcast_to")
-    shape = integers(attrs["shape"], "broadcast_to")
+    shape = extents(attrs["shape"], "broadcast_to")
     skip = len(shape) - len(x.shape)
     fits = skip >= 0 and all(n in (1, m) for n, m in zip(x.shape, shape[max(skip, 0) :], strict=True))
     require(fits, GraphError, "broadcast_to", "the tensor does not fit the shape", tensor=x.shape, shape=shape)
     return TensorType(shape, x.dtype)
+
+
+def _broadcast_to_te(x: Tensor, shape: Shape) -> Tensor:
+    if not is_open(*shape):
+        return topi.broadcast_to(x, shape)
+    return ax_compute(shape, lambda *i: read_broadcast(x, i, shape), "T_broadcast_to", topi.tag.BROADCAST)
 
 
 def _shape_of_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -229,7 +244,7 @@ def squeeze(data: Expr, axis: int | Sequence[int] | None = None) -> Call:
 )
 def reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
     """The elements in row-major order in another shape; 0 and -1 to -4 are codes, see `resolve`."""
-    return call("reshape", data, newshape=integers(newshape, "reshape"))
+    return call("reshape", data, newshape=extents(newshape, "reshape"))
 
 
 @operator(
@@ -275,12 +290,12 @@ def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Call:
     OpPattern.BROADCAST,
     _broadcast_to_type,
     lambda args, attrs: np.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to")).copy(),
-    lambda args, attrs, target: [topi.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to"))],
+    lambda args, attrs, target: [_broadcast_to_te(args[0], extents(attrs["shape"], "broadcast_to"))],
     shape=(),
 )
 def broadcast_to(data: Expr, shape: Sequence[int]) -> Call:
     """Stretch dimensions of 1, and put new ones in front, until `data` has `shape`."""
-    return call("broadcast_to", data, shape=integers(shape, "broadcast_to"))
+    return call("broadcast_to", data, shape=extents(shape, "broadcast_to"))
 
 
 @operator("shape_of", OpPattern.OPAQUE, _shape_of_type, _shape_of_numpy, None)

@@ -12,7 +12,7 @@ from te_lite.errors import require
 from ..ir.control import Branch, Loop
 from ..ir.errors import GraphError
 from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
-from ..ir.types import TensorType, TupleType, Type
+from ..ir.types import TensorType, fields_of
 from ..ir.visit import post_order
 from .memory import SMALL, KernelCall, Request, Value, lie_in_outputs, nbytes_of, pack, take_over
 
@@ -214,11 +214,6 @@ def _computed(function: Function, node: Expr) -> tuple[int, int]:
                 return id(node), index
             case _:
                 raise GraphError(f"plan: what a step of a loop gives must be computed in it, not {node!r}")
-
-
-def fields_of(kind: Type) -> tuple[TensorType, ...]:
-    """The tensors of a type."""
-    return kind.fields if isinstance(kind, TupleType) else (kind,)
 
 
 def reshaped_params(function: Function) -> tuple[int, ...] | None:

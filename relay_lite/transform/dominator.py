@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeGuard
 
-from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, children
+from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, children, tensor_type
 from ..ir.op_registry import OpPattern
 from ..ir.types import TensorType
 from ..ir.visit import post_order
@@ -70,8 +70,9 @@ def flow_graph(function: Function) -> FlowGraph:
 
 def _pattern(node: Expr) -> OpPattern:
     match node:
-        case Call(op=op):
-            return op.pattern
+        case Call(op=op, args=args):
+            views = op.name == "reshape" and any([tensor_type(x).is_open for x in (node, *args)])
+            return OpPattern.OPAQUE if views else op.pattern  # such a kernel would divide indices by sizes
         case Tuple():
             return OpPattern.TUPLE
         case TupleGetItem():

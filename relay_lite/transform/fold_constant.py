@@ -20,7 +20,7 @@ from te_lite.expr.dtype import INTEGER_BITS
 from ..ir.errors import GraphError
 from ..ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem, Var, children
 from ..ir.op_registry import OpPattern
-from ..ir.types import TensorType, TupleType, Type
+from ..ir.types import TensorType, TupleType, Type, fields_of
 from ..ir.visit import is_op, post_order, rewrite
 from .sequential import Pass
 
@@ -32,17 +32,13 @@ MOST_WINDOWED = 1 << 28
 
 def cheap(call: Call) -> bool:
     """Whether the value of a call, all of whose arguments are known, may be computed now."""
-    sizes = [nbytes(t.shape, t.dtype) for e in (call, *call.args) for t in _tensors(e.type)]
+    sizes = [nbytes(t.shape, t.dtype) for e in (call, *call.args) for t in fields_of(e.type)]
     return max(sizes) <= computed_limit() and (call.op.pattern != OpPattern.OUT_ELEMWISE_FUSABLE or _brief(call))
-
-
-def _tensors(found: Type) -> Sequence[TensorType]:
-    return found.fields if isinstance(found, TupleType) else (found,)
 
 
 def _brief(call: Call) -> bool:
     """Whether a product, convolution or pool is small; not more than this is counted of any of them."""
-    out = sum(t.size for t in _tensors(call.type))
+    out = sum(t.size for t in fields_of(call.type))
     if "padding" not in call.attrs:
         return out * max(_extents(call.args)) <= MOST_PRODUCTS
     window = call.attrs["pool_size"] if "pool_size" in call.attrs else call.args[1].shape
@@ -55,7 +51,7 @@ def _brief(call: Call) -> bool:
 
 def _extents(args: Sequence[Expr]) -> list[int]:
     """The last two extents of every argument: one of them is summed over."""
-    return [1, *[d for e in args for t in _tensors(e.type) for d in t.shape[-2:]]]
+    return [1, *[d for e in args for t in fields_of(e.type) for d in t.shape[-2:]]]
 
 
 def _numbers(value: int | Sequence[int]) -> Sequence[int]:
@@ -91,10 +87,11 @@ def fold(node: Expr) -> Expr:
 
 
 def input_free(body: Expr) -> set[Expr]:
-    """The nodes of a graph that depend on no variable."""
+    """The nodes of a graph that depend on no variable, and on no size."""
     free: set[Expr] = set()
     for node in post_order(body):
-        if isinstance(node, Constant) or (not isinstance(node, Var) and all(c in free for c in children(node))):
+        known = not isinstance(node, Var) and all(c in free for c in children(node))
+        if known and not any([t.is_open for t in fields_of(node.type)]):
             free.add(node)
     return free
 
@@ -119,7 +116,8 @@ def evaluate(body: Expr) -> Array:
 
 
 def _is_computable(node: Call) -> bool:
-    return bool(node.args) and all(map(_is_known, node.args)) and cheap(node) and not _is_open(node)
+    known = bool(node.args) and all(map(_is_known, node.args)) and not any([t.is_open for t in fields_of(node.type)])
+    return known and cheap(node) and not _is_open(node)
 
 
 def _is_open(node: Call) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from te_lite.expr.expr import FLOATS
 
+from ..ir.extents import is_open
 from ..ir.nodes import Array, Call, Constant, Expr
 from ..ir.visit import is_op
 from .fold_constant import evaluate
@@ -70,7 +71,7 @@ def scale_vector(message: Message, value: Expr, operand: Expr, input_free: Colle
 
     A scale that depends on an input is none: it would turn constant weights into weights that are computed.
     """
-    if operand not in input_free or not lies_along(message.axis, value, operand):
+    if operand not in input_free or is_open(value.shape[message.axis]) or not lies_along(message.axis, value, operand):
         return None
     vector = np.broadcast_to(evaluate(operand).reshape(-1), (value.shape[message.axis],))
     return vector if message.accepts(vector) else None

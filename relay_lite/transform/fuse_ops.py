@@ -33,6 +33,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ..ir.extents import greatest
 from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
 from ..ir.op_registry import OpPattern
 from ..ir.types import TensorType
@@ -321,7 +322,7 @@ def _rows(fold: Call) -> tuple[Shape, Shape] | None:
         return None
     lead = next((d for d in range(len(full)) if full[d] != one[d]), len(full))
     row = full[lead:]
-    return (full, one) if prod(row) > 1 and one == (*full[:lead], *[1] * len(row)) else None
+    return (full, one) if prod(greatest(row)) > 1 and one == (*full[:lead], *[1] * len(row)) else None
 
 
 # ---------------------------------------------------------------------------------------------------------------- casts

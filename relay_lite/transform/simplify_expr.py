@@ -19,6 +19,7 @@ import numpy as np
 from te_lite.expr.constant_folding import OTHER, folds_to
 from te_lite.expr.dtype import INTEGER_BITS, python_number
 
+from ..ir.extents import bounds
 from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, Function, const
 from ..ir.visit import constant_value, is_op, rewrite
@@ -57,7 +58,7 @@ def take_one(node: Call) -> Expr | None:
     if axis is None or not isinstance(where, Constant) or where.shape != ():
         return None
     axis, place = axis % len(data.shape), int(where.value)
-    if not 0 <= place < data.shape[axis]:
+    if not 0 <= place < bounds(data.shape[axis])[0]:
         return None
     slice_ = call("strided_slice", data, begin=(place,), end=(place + 1,), strides=(1,), axes=(axis,))
     return call("reshape", slice_, newshape=node.shape)

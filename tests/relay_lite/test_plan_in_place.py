@@ -12,9 +12,9 @@ import pytest
 from ansor.core.device.read_plan import plan_from_json
 from codegen_cuda.networks.streams import dependencies
 from relay_lite.ir.nodes import Constant, Expr, Function, Tuple, TupleGetItem, Var
-from relay_lite.ir.types import TensorType
+from relay_lite.ir.types import TensorType, fields_of
 from relay_lite.runtime import assemble
-from relay_lite.runtime.assemble import GroupKernel, fields_of, make_plan
+from relay_lite.runtime.assemble import GroupKernel, make_plan
 from relay_lite.runtime.memory import KernelCall, Value, nbytes_of, take_over
 from tests.relay_lite.test_build_plan import (
     MIX,
