@@ -85,7 +85,7 @@ def hoist_scratch(func: LoweredFunc, options: Options | None = None) -> tuple[Lo
         body = body.body
     body = allocated(kept, body)
     given = {b: b if b.scope == "global" else replace(b, scope="global") for b in out}
-    return LoweredFunc(func.name, (*func.args, *given.values()), _elsewhere(body, given)), tuple(given.values())
+    return replace(func, args=(*func.args, *given.values()), body=_elsewhere(body, given)), tuple(given.values())
 
 
 def _elsewhere(s: Stmt, place: Mapping[Buffer, Buffer]) -> Stmt:

@@ -159,12 +159,11 @@ EXTENSIONS: tuple[Extension, ...] = (
     ),
     Extension("streaming", ("analysis",), parts=(Offer("streaming", "streaming:streaming", 120, GPU),)),
     Extension("transfer", parts=(Offer("transfer", "similar:Similar", 10),)),
-    Extension(
-        "open_sizes",
-        parts=(Offer("open_program", "fit:open_program", 140), Offer("open_module", "call:OpenModule", 150),
-               Offer("open_cuda_module", "cuda:OpenCudaModule", 160), Offer("at_sizes", "grids:at_sizes", 170),
-               Offer("open_grid", "grids:open_grid", 180), Offer("open_task", "task:OpenTask", 190)),
-    ),
+    Extension("open_sizes", parts=(
+        Offer("open_program", "fit:open_program", 140), Offer("open_module", "call:OpenModule", 150),
+        Offer("open_cuda_module", "cuda:OpenCudaModule", 160), Offer("at_sizes", "grids:at_sizes", 170),
+        Offer("open_grid", "grids:open_grid", 180), Offer("open_task", "task:OpenTask", 190),
+        Offer("open_network", "network:OpenNetworks", 200))),
     Extension("shipped_model", parts=(Offer("shipped_trees", "trees:trees_of", 20),)),
 )  # fmt: skip
 """All extensions, each after those that it needs."""

@@ -63,6 +63,11 @@ def open_program() -> Any:
         return relay.frontend.from_exported_program(changed(Path(folder), open_extent))
 
 
+def open_network() -> Any:
+    x = relay.var("x", shape=(te.size_var("n", 1, 4), 3))
+    return relay.build(relay.Function([x], relay.nn.relu(x)), "cuda")
+
+
 def relu() -> relay.Function:
     x = relay.var("x", shape=(2, 3))
     return relay.Function([x], relay.nn.relu(x))
@@ -89,7 +94,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "constant weights stored in the order of reading, on GPUs": lambda: task(target="cuda", layout_rewrite_option=2),
     "a strategy of one's own for the rounds of several tasks": lambda: ansor.TaskScheduler([task()], strategy="mine"),
     "templates of operators for CPUs and GPUs": lambda: autotvm.task.create("conv2d_nchw.x86", args=(), target="c"),
-    "shapes that are open when a network is compiled": lambda: onnx_model("Relu", ["n", 3]),
+    "networks with open extents for other targets than `c`": open_network,
     "operators whose result has a shape that the data decide": lambda: onnx_model("NonZero", [2, 3]),
     "programs of `torch.export` whose shapes are open": open_program,
     "random operators": lambda: onnx_model("RandomNormalLike", [2, 3]),

@@ -28,12 +28,14 @@ from te_lite.errors import TeError, require
 from ..ir.errors import GraphError
 from ..ir.module import IRModule, host_array
 from ..ir.nodes import Function
+from ..ir.visit import sizes_in
 from ..runtime.assemble import make_plan
 from ..runtime.devices import network_backend
 from ..runtime.library import NetworkLibrary
 from ..transform.sequential import DEFAULT, PassContext
 from .group_programs import choose_programs, needs_of
 from .kernels import Maker
+from .open_build import build_open
 from .optimize import optimize, whole_loops
 
 OPT_LEVEL = 3
@@ -73,7 +75,11 @@ def build(
     """
     target, params = _arguments(given, target, params)
     with _passes():
-        return compile_fused(_fused(mod, target, params).function, target)
+        fused = _fused(mod, target, params).function
+        if sizes_in(fused):
+            with closing(MadeAhead()) as ahead, _threads(ahead) as pool:
+                return build_open(fused, target, pool)
+        return compile_fused(fused, target)
 
 
 def build_each(graphs: Sequence[tuple[IRModule, Target, PassContext]]) -> list[NetworkLibrary | TeError]:

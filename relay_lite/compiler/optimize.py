@@ -17,7 +17,7 @@ from ansor.records.journal import replace_file
 
 from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Function
-from ..ir.visit import function_calls
+from ..ir.visit import function_calls, sizes_in
 from ..op.lower_group import LoweredGroup, lower_group, recurrence_of, whole_loop
 from ..runtime.devices import network_backend, passes_over
 from ..transform import (
@@ -67,9 +67,11 @@ def optimize(
     if has_control(function):
         select = SelectBranches(everywhere=not passes_over(target.kind.name))
         function = select(with_constants_inside(FoldConstant()(function)))
-    fused = pipeline(target)(function)
+    is_open = bool(sizes_in(function))
+    fused = (open_pipeline() if is_open else pipeline(target))(function)
     fused = share_groups(fused) if has_control(fused) else fused
-    return Sequential([AutoSchedulerLayoutRewrite(target)])(fused) if for_build else fused
+    stored = for_build and not is_open  # records are of tasks of numbers
+    return Sequential([AutoSchedulerLayoutRewrite(target)])(fused) if stored else fused
 
 
 def pipeline(target: Target) -> Pass:
@@ -99,6 +101,22 @@ def pipeline(target: Target) -> Pass:
         WholeLoops(lambda function: _runs(function, target)),
         PlaceLoopResults(),
         FuseOps(rows=rows, moves=moves, dtypes=multiplied),
+    ]
+    return Sequential(passes, name="optimize")
+
+
+def open_pipeline() -> Pass:
+    """The passes to a graph of groups whose decisions hold for all sizes."""
+    passes = [
+        where_needed(SimplifyInference, True),
+        EliminateCommonSubexpr(),
+        FoldConstant(),
+        where_needed(FoldScaleAxis),
+        SimplifyExpr(),
+        where_needed(CanonicalizeOps),
+        where_needed(FastMath),
+        FoldConstant(),
+        FuseOps(rows=True),
     ]
     return Sequential(passes, name="optimize")
 

@@ -43,6 +43,10 @@ class WrongShape(GraphError, ValueError):
 class GraphModule:
     """A network on a device, `lib["default"](device)`.  Its inputs are those of the graph, then the parameters."""
 
+    def __new__(cls, module: NetworkOnDevice) -> GraphModule:
+        kind: type[GraphModule] = module.runs_as(cls) if isinstance(module, NetworkOnDevice) else cls
+        return object.__new__(kind)
+
     def __init__(self, module: NetworkOnDevice) -> None:
         ok = isinstance(module, NetworkOnDevice)
         law = "is made from lib['default'](device)"

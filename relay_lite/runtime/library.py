@@ -133,6 +133,10 @@ class NetworkOnDevice:
     device: DeviceId
     given: set[str] = field(default_factory=set)
 
+    def runs_as(self, kind: type[Any]) -> type[Any]:
+        """The class of its `GraphModule`, which is `kind` for most networks."""
+        return kind
+
 
 def load(path: str | os.PathLike[str]) -> NetworkLibrary:
     """The network that `NetworkLibrary.export` wrote into a folder.
