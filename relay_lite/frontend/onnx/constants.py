@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
 from ansor.core.values.checks import require_computed
 
+from ...ir.extents import greatest, product
 from ...ir.nodes import Constant, Expr
 from .emit import call, const
 from .model import dtype_name
 from .node import Converters, Node
+from .sizes import numbers
 
 
 def constant(node: Node) -> Expr:
@@ -30,7 +31,7 @@ def constant(node: Node) -> Expr:
 def constant_of_shape(node: Node) -> Expr:
     """ConstantOfShape: a shape filled with one value, by default 0 of float32."""
     shape = node.list_at(0, "shape", since=0)
-    node.require(shape is not None and min(shape, default=0) >= 0, "a shape is needed", shape=shape)
+    node.require(shape is not None and min(greatest(shape), default=0) >= 0, "a shape is needed", shape=shape)
     assert shape is not None
     value = node.tensor("value", np.zeros(1, np.float32))
     node.require(value.size == 1, "value must be a tensor of one element", shape=value.shape)
@@ -41,16 +42,19 @@ def shape_of(node: Node) -> Expr:
     """Shape: the extents of the axes from `start` to below `end` as int64."""
     shape = node.input(0).shape
     end = node.integer("end") if node.has("end") else len(shape)
-    return const(shape[node.integer("start", 0) : end], "int64")
+    return numbers(shape[node.integer("start", 0) : end])
 
 
 def size_of(node: Node) -> Expr:
     """Size: the number of elements as int64."""
-    return const(prod(node.input(0).shape), "int64")
+    return numbers(product(node.input(0).shape))
 
 
 def arange(node: Node) -> Expr:
     """Range: start, start + delta, ... below limit."""
+    if (end := node.extent(1)) is not None:
+        node.require((node.scalar(0), node.scalar(2)) == (0, 1), "up to an open extent it is from 0 in steps of 1")
+        return call("arange", start=0, stop=end, step=1, dtype=node.input(0).dtype)
     start, limit, delta = (node.scalar(i) for i in range(3))
     given = None not in (start, limit, delta)
     node.require(given and delta != 0, "start, limit and a delta that is not 0 are needed", delta=delta)

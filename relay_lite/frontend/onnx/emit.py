@@ -1,7 +1,8 @@
 """Calls of operators that become a constant at once when all they read is constant.
 
-Exporters compute shapes by operators: Shape, Gather, Concat, Reshape.  Shapes are static here, so such a chain starts
-at a constant, and by folding every call as it is made no trace of it is left in the graph.
+Exporters compute shapes by operators: Shape, Gather, Concat, Reshape.  Shapes are known here, but for sizes
+(`sizes.py`), so such a chain starts at a constant, and by folding every call as it is made no trace of it is left in
+the graph.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import numpy as np
 from te_lite.expr.dtype import accumulated
 from te_lite.expr.expr import FLOATS
 
+from ...ir.extents import extent
 from ...ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem
 from ...ir.op_registry import get
-from ...ir.types import TensorType
+from ...ir.types import TensorType, fields_of
 from ...ir.visit import is_op
 from ...transform.fold_constant import cheap
 from .rows import before_reshape
+from .sizes import Numbers, are_numbers, computed
 
 Operand: TypeAlias = Expr | float
 MOVES = ("reshape", "transpose", "expand_dims", "squeeze", "strided_slice", "broadcast_to")
@@ -29,11 +32,13 @@ MOVES = ("reshape", "transpose", "expand_dims", "squeeze", "strided_slice", "bro
 def call(name: str, *args: Expr, **attrs: Any) -> Expr:
     """The operator `name` applied to `args`; its value when all of them are constants, and computing it is cheap."""
     values = [_value(a) for a in args]
+    if are_numbers(args):
+        return computed(name, args, values, attrs)
     if not args or any(v is None for v in values):
         moved = before_reshape(call, name, args, attrs)
         return known_if_empty(_made(name, args, attrs) if moved is None else moved)
     made = Call(get(name), args, attrs)
-    if not cheap(made):
+    if any([t.is_open for t in fields_of(made.type)]) or not cheap(made):
         return made
     with np.errstate(all="ignore"):
         result = made.op.numpy(values, made.attrs)
@@ -60,7 +65,7 @@ def _value(e: Expr) -> Any:
     if isinstance(e, Tuple):
         fields = [_value(f) for f in e.fields]
         return None if any(f is None for f in fields) else fields
-    return value_of(e)
+    return e.value if isinstance(e, Numbers) else value_of(e)
 
 
 def value_of(e: Expr | None) -> Array | None:
@@ -140,10 +145,10 @@ def unwidened(x: Expr) -> Expr:
 
 def reshape(x: Expr, shape: Sequence[int]) -> Expr:
     """`x` in another shape of extents that are all known; nothing when it has it."""
-    value = value_of(x)
-    if x.shape == tuple(shape):
+    value, shape = value_of(x), tuple([extent(d, "reshape") for d in shape])
+    if x.shape == shape:
         return x
-    return call("reshape", x, newshape=tuple(shape)) if value is None else Constant(value.reshape(tuple(shape)))
+    return call("reshape", x, newshape=shape) if value is None else Constant(value.reshape(shape))
 
 
 def transpose(x: Expr, axes: Sequence[int]) -> Expr:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from te_lite.errors import TeError, require
-from te_lite.expr.expr import FLOATS
+from te_lite.errors import ExprError, TeError, require
+from te_lite.expr.expr import FLOATS, SizeVar
+from te_lite.expr.expr import Expr as Open
+from te_lite.expr.sizes import size_var
 
 from ...ir.errors import GraphError
 from ...ir.module import IRModule
@@ -22,6 +25,7 @@ from .fixed import fixed_input
 from .imported import ComputedConstants
 from .model import NO_TEXT, SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
+from .sizes import are_numbers
 from .stored import converted_wide
 from .table import IGNORED, find
 from .versions import NEWEST, OLDEST_FORMS, OPSETS
@@ -37,6 +41,7 @@ def from_onnx(
     freeze_params: bool = True,
     fixed: Mapping[str, Any] | None = None,
     outputs: Sequence[str] | None = None,
+    open: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
     """The graph of an ONNX model, and the values of its parameters by name.
 
@@ -50,6 +55,8 @@ def from_onnx(
     An optional input is taken to be there unless `shape` says None.  `fixed` are values of inputs by name, which are
     constants then and no inputs any more.  `outputs`: names of values that are asked for, of any node, in place of the
     model's outputs; what they do not depend on is not read.
+    `open`: the least and the greatest value of extents that stay open, by the names that the model gives them, or that
+    `shape` has in place of numbers: `open={"batch": (1, 64)}`.  The network is compiled once for all sizes within.
 
     Raises GraphError for a model that cannot be read, a version outside 1 to 25, inputs that are not static,
     values that an input cannot have, operators that are not supported (all are named), and nodes that are not well
@@ -63,12 +70,13 @@ def from_onnx(
     nodes = _needed(graph)
     _refuse_unsupported(nodes, opsets)
     _check_names(graph.inputs, {**(shape or {}), **(fixed or {})}, dtype)
-    given = [_input(value, shape or {}, dtype, fixed or {}) for value in graph.inputs]
+    shape = _with_sizes(graph.inputs, shape or {}, open or {})
+    given = [_input(value, shape, dtype, fixed or {}) for value in graph.inputs]
     weights = sum(array.nbytes for array in graph.initializers.values())
     walk = _Walk(opsets, {} if freeze_params else _parameters(graph), weights)
     walk.define(((v.name, e) for v, (_, e) in zip(graph.inputs, given, strict=True)), "input")
     walk.define(walk.weights(graph), "initializer")
-    other = [v.name for v in graph.inputs if not v.sequence and not _agree(v.shape, (shape or {}).get(v.name))]
+    other = [v.name for v in graph.inputs if not v.sequence and not _agree(v.shape, shape.get(v.name))]
     try:
         for node in nodes:
             walk.convert(node)
@@ -93,6 +101,9 @@ def _with_outputs(graph: OnnxGraph, outputs: Sequence[str]) -> OnnxGraph:
 def _main(walk: _Walk, graph: OnnxGraph, inputs: Sequence[Var]) -> tuple[IRModule, dict[str, Array]]:
     """The module of what was converted, and the values of the weights that it reads."""
     read = [walk.read(name, "output of the graph") for name in graph.outputs]
+    known = [name for name, e in zip(graph.outputs, read, strict=True) if are_numbers([e])]
+    law = "a shape with open extents is no output of a network"
+    require(not known, GraphError, SUBJECT, law, outputs=known)
     outputs = [e for value in read for e in (value.fields if isinstance(value, Tuple) else (value,))]
     require(outputs, GraphError, SUBJECT, "the outputs must hold a tensor", outputs=graph.outputs)
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
@@ -159,6 +170,33 @@ def _check_names(inputs: Sequence[OnnxInput], shape: Shapes, dtype: str | Mappin
     require(not unknown, GraphError, SUBJECT, f"inputs are {', '.join(map(repr, names))}", unknown=unknown)
 
 
+def _with_sizes(inputs: Sequence[OnnxInput], shape: Shapes, named: Mapping[str, tuple[int, int]]) -> Shapes:
+    """`shape`, with a size for each extent that has a name in `named`, also for inputs that it does not have."""
+    sizes = {name: _size(name, bounds) for name, bounds in named.items()}
+    out, used = dict(shape), set[str]()
+    for value in inputs:
+        extents = shape.get(value.name, value.shape)
+        names = [] if extents is None else [d for d in extents if isinstance(d, str) and d in sizes]
+        if names:
+            used.update(names)
+            out[value.name] = [sizes.get(d, d) if isinstance(d, str) else d for d in extents or ()]
+    known = sorted({d for value in inputs for d in value.shape or () if isinstance(d, str)})
+    law = f"`open` names extents of inputs; those of the model are {', '.join(map(repr, known)) or 'numbers'}"
+    unknown = [name for name in sizes if name not in used]
+    require(not unknown, GraphError, SUBJECT, law, unknown=unknown)
+    return out
+
+
+def _size(name: str, bounds: Any) -> SizeVar:
+    pair = isinstance(bounds, tuple | list) and len(bounds) == 2
+    law = "an open extent has its least and its greatest value, as open={'batch': (1, 64)}"
+    require(pair, GraphError, f"ONNX extent {name!r}", law, got=bounds)
+    try:
+        return size_var(re.sub(r"\W", "_", name), *bounds)
+    except ExprError as refused:
+        raise GraphError(f"ONNX extent {name!r}: {refused}") from None
+
+
 def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) -> Var:
     """The variable of an input; `shape` gives as many extents as the model states, which may be others.
 
@@ -167,16 +205,17 @@ def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) 
     what = f"ONNX input {value.name!r}"
     declared = value.shape
     given = shape.get(value.name)
-    extents = declared if given is None else tuple(int(d) for d in given)
-    static = extents is not None and all(isinstance(d, int) for d in extents)
-    law = f"a static shape is needed, give shape={{{value.name!r}: (...)}}"
+    extents = declared if given is None else tuple([d if isinstance(d, str | Open) else int(d) for d in given])
+    static = extents is not None and all(isinstance(d, int | Open) for d in extents)
+    law = f"a static shape is needed, give shape={{{value.name!r}: (...)}}, or open={{NAME: (least, most)}}"
     require(static, GraphError, what, law, declared=declared)
     assert extents is not None
     agrees = declared is None or len(declared) == len(extents)
     law = "the shape must have as many extents as the model's"
     require(agrees, GraphError, what, law, given=extents, declared=declared)
     kind = _dtype(value, dtype)
-    return Var(value.name, TensorType(tuple(int(d) for d in extents if d is not None and not isinstance(d, str)), kind))
+    known: list[Any] = [d for d in extents if d is not None and not isinstance(d, str)]
+    return Var(value.name, TensorType(tuple(known), kind))
 
 
 def _dtype(value: OnnxInput, dtype: str | Mapping[str, str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
+from te_lite.errors import ExprError
+from te_lite.topi.broadcast import broadcast_shape
 
 from ...ir.nodes import Expr
 from .emit import add, call, mul, reshape, transpose, value_of
@@ -63,8 +64,8 @@ def matmul(node: Node) -> Expr:
 
 def _batch(node: Node, a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     try:
-        return tuple(np.broadcast_shapes(tuple(a), tuple(b)))
-    except ValueError:
+        return broadcast_shape(tuple(a), tuple(b))
+    except ExprError:
         node.require(False, "the leading axes must broadcast", a=tuple(a), b=tuple(b))
         raise
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from math import prod
 
+from ...ir.extents import filled, greatest, is_open
 from ...ir.nodes import Expr
 from .emit import broadcast_to, call, reshape, transpose
 from .node import Converters, Node
@@ -24,6 +25,8 @@ def _extents(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> tuple[i
     node.require(not copies or len(wanted) <= len(shape) or 0 not in wanted[len(shape) :],
                  "a 0 must stand where the data has an axis", shape=tuple(shape), wanted=tuple(wanted))  # fmt: skip
     out = [shape[i] if w == 0 and copies else w for i, w in enumerate(wanted)]
+    if is_open(*out, *shape):
+        return filled(out, shape, str(node))
     known = prod(w for w in out if w != -1)
     if out.count(-1) == 1 and known > 0:
         out[out.index(-1)] = prod(shape) // known
@@ -78,7 +81,10 @@ def expand(node: Node) -> Expr:
     assert wanted is not None
     fits = all(1 in (a, b) or a == b for a, b in zip(x.shape[::-1], wanted[::-1], strict=False))
     node.require(
-        fits and min(wanted, default=0) >= 0, "the data must broadcast to the shape", shape=x.shape, wanted=wanted
+        fits and min(greatest(wanted), default=0) >= 0,
+        "the data must broadcast to the shape",
+        shape=x.shape,
+        wanted=wanted,
     )
     pairs = list(zip_longest(x.shape[::-1], wanted[::-1], fillvalue=1))[::-1]
     return broadcast_to(x, tuple(b if a == 1 else a for a, b in pairs))

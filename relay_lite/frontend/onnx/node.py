@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.expr.expr import SizeVar
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Array, Call, Expr
 from .emit import value_of
+from .sizes import Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +93,11 @@ class Node:
         self.require(found.size == 1, f"input {index} must hold one number", shape=found.shape)
         return found.reshape(()).item()
 
+    def extent(self, index: int) -> SizeVar | None:
+        """The one open extent that an input is, None for any other input."""
+        e = self.optional(index)
+        return e.value.reshape(-1)[0] if isinstance(e, Numbers) and e.value.size == 1 else None
+
     def has(self, name: str) -> bool:
         """Whether an attribute is given."""
         self.asked.add(name)
@@ -143,6 +150,9 @@ class Node:
         """Integers that are attribute `name` before opset `since` and input `index` from then on; None when absent."""
         if self.opset < since:
             return self.integers(name) if self.has(name) else None
+        if isinstance(e := self.optional(index), Numbers):
+            self.require(e.value.ndim <= 1, f"input {index} must be a list of integers", shape=e.shape)
+            return tuple(e.value.reshape(-1))
         found = self.value(index)
         if found is None:
             return None

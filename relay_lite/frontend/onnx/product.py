@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
+from te_lite.topi.broadcast import broadcast_shape
 
 from ...ir.nodes import Expr
 from .emit import broadcast_to, call, reshape, transpose
@@ -15,7 +15,7 @@ def product(left: Expr, right: Expr, weights: bool = False, out_dtype: str = "")
 
     One matrix on the right serves all rows on the left.  `weights`: it is known, so that its transpose costs nothing.
     """
-    batch = tuple(np.broadcast_shapes(left.shape[:-2], right.shape[:-2]))
+    batch = broadcast_shape(left.shape[:-2], right.shape[:-2])
     out = _flat_product(left, right, batch, weights, out_dtype)
     return reshape(out, (*batch, left.shape[-2], right.shape[-1]))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ansor.core.values.checks import require_computed
 
+from ...ir.extents import bounds, is_open
 from ...ir.nodes import Array, Call, Expr
 from .emit import add, binary, broadcast_to, call, cast, concatenate, const, item, reshape, sub, value_of
 from .node import Converters, Node
@@ -36,6 +37,11 @@ def _indices(node: Node, index: int, extent: int) -> Expr:
     """Indices as int32 from 0 to below `extent`."""
     indices = node.input(index)
     known = node.known(index)
+    if is_open(extent):
+        inside = known is not None and known.size and known.min() >= 0 and known.max() < bounds(extent)[0]
+        law = "indices along an open extent must be known, from 0, and inside for all sizes"
+        node.require(inside, law, extent=extent, indices=None if known is None else known.reshape(-1)[:8].tolist())
+        return const(known, "int32")
     if known is not None:
         inside = known.size == 0 or (-extent <= known.min() and known.max() < extent)
         node.require(inside, f"indices must be in -{extent} to {extent - 1}", indices=known.reshape(-1)[:8].tolist())
@@ -81,6 +87,9 @@ def _sliced(
     same = len(starts) == len(ends) == len(set(axes)) == len(axes) == len(steps) and 0 not in steps
     law = "starts, ends, different axes and steps that are not 0 must be equally many"
     node.require(same, law, starts=tuple(starts), ends=tuple(ends), axes=axes, steps=tuple(steps))
+    if is_open(*[x.shape[a] for a in axes], *starts, *ends):
+        out = call("strided_slice", x, axes=axes, begin=tuple(starts), end=tuple(ends), strides=tuple(steps))
+        return x if out.shape == x.shape else out
     picked = {a: range(x.shape[a])[s:e:t] for a, s, e, t in zip(axes, starts, ends, steps, strict=True)}
     return pick(x, {a: r for a, r in picked.items() if r != range(x.shape[a])})
 
@@ -136,7 +145,7 @@ def concat(node: Node) -> Expr:
     parts = [node.input(i) for i in range(len(node.inputs))]
     node.require(parts, "at least one input is needed")
     axis = node.axis(node.integer("axis"), len(parts[0].shape))
-    return concatenate([p for p in parts if len(p.shape) <= axis or p.shape[axis]] or parts[:1], axis)
+    return concatenate([p for p in parts if len(p.shape) <= axis or p.shape[axis] != 0] or parts[:1], axis)
 
 
 def pad_attrs(node: Node) -> Expr:
