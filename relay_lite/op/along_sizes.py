@@ -15,16 +15,23 @@ from ..ir.extents import extent
 from ..ir.types import Type, fields_of
 
 OPEN = frozenset((
-    "abs", "add", "all", "any", "arange", "atan", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "cast",
-    "ceil", "clip", "concatenate", "copy", "cos", "divide", "equal", "erf", "exp", "expand_dims", "fast_erf",
-    "fast_tanh", "floor", "floor_divide", "floor_mod", "full", "greater", "greater_equal", "isnan", "less",
-    "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min",
-    "minimum", "mod", "multiply", "negative", "nn.adaptive_avg_pool2d", "nn.avg_pool2d", "nn.batch_flatten",
-    "nn.batch_matmul", "nn.batch_norm", "nn.bias_add", "nn.conv2d", "nn.dense", "nn.dropout", "nn.global_avg_pool2d",
-    "nn.global_max_pool2d", "nn.layer_norm", "nn.leaky_relu", "nn.log_softmax", "nn.matmul", "nn.max_pool2d",
-    "nn.relu", "nn.softmax", "not_equal", "ones_like", "power", "reshape", "round", "rsqrt", "sigmoid", "sign", "sin",
-    "split", "sqrt", "squeeze", "strided_slice", "subtract", "sum", "take", "tanh", "transpose", "trunc", "variance",
-    "where", "zeros_like",
+    "abs", "acos", "acosh", "add", "all", "annotation.stop_fusion", "any", "arange", "argmax", "argmin", "asin",
+    "asinh", "atan", "atanh", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip",
+    "concatenate", "copy", "cos", "cosh", "cumsum", "divide", "equal", "erf", "exp", "expand_dims", "fast_erf",
+    "fast_tanh", "floor", "floor_divide", "floor_mod", "full", "full_like", "gather", "gather_nd", "greater",
+    "greater_equal", "image.resize2d", "isnan", "layout_transform", "left_shift", "less", "less_equal", "log",
+    "log10", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min",
+    "minimum", "mod", "moments", "multiply", "negative", "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d",
+    "nn.adaptive_avg_pool3d", "nn.adaptive_max_pool1d", "nn.adaptive_max_pool2d", "nn.adaptive_max_pool3d",
+    "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.batch_flatten", "nn.batch_matmul", "nn.batch_norm",
+    "nn.bias_add", "nn.causal", "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose", "nn.conv3d",
+    "nn.conv3d_transpose", "nn.dense", "nn.depth_to_space", "nn.dropout", "nn.global_avg_pool2d",
+    "nn.global_max_pool2d", "nn.group_norm", "nn.instance_norm", "nn.l2_normalize", "nn.layer_norm", "nn.leaky_relu",
+    "nn.log_softmax", "nn.lrn", "nn.matmul", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d", "nn.pad", "nn.prelu",
+    "nn.relu", "nn.softmax", "nn.space_to_depth", "nn.upsampling", "not_equal", "one_hot", "ones_like", "power",
+    "prod", "repeat", "reshape", "reverse", "right_shift", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh",
+    "sort_with_positions", "split", "sqrt", "squeeze", "stack", "strided_slice", "subtract", "sum", "take", "tan",
+    "tanh", "tile", "transpose", "trunc", "variance", "where", "zeros_like",
 ))  # fmt: skip
 """The operators that take tensors with open extents, each tested at several sizes (tests/relay_lite/open_networks)."""
 

@@ -12,6 +12,7 @@ from te_lite.expr.dtype import computed, largest, promote
 from te_lite.expr.expr import FLOATS
 
 from ...ir.errors import GraphError
+from ...ir.extents import is_open
 from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, div, maximum, minimum, mul
 from .model import dtype_name
@@ -172,7 +173,8 @@ def dropout(node: Node) -> list[Expr]:
     else:
         node.number("ratio", 0.5)
     x = node.input(0)
-    return [x, const(np.ones(x.shape), "bool" if node.opset >= 10 else x.dtype)]
+    dtype = "bool" if node.opset >= 10 else x.dtype
+    return [x, call("full", const(1, dtype), shape=x.shape) if is_open(*x.shape) else const(np.ones(x.shape), dtype)]
 
 
 CONVERTERS: Converters = {

@@ -17,6 +17,7 @@ from ...ir.module import IRModule
 from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
 from ...ir.types import TensorType
 from ...ir.visit import post_order
+from ...op.along_sizes import open_shapes
 from .body import EXPANDED, body_of
 from .control import CONTROL, Scope
 from .domains import adopted, instead_of, newest_of
@@ -257,6 +258,16 @@ def _as_declared(value: OnnxInput, variable: Var) -> Expr:
     return known_if_empty(variable if value.dtype is None else cast(variable, value.dtype))
 
 
+def _refusal(node: OnnxNode, asked: Node, error: TeError) -> GraphError:
+    """The error of a node, which names it and its inputs."""
+    what, message = f"ONNX {node}", str(error)
+    shapes = open_shapes([e.type for e in asked.inputs if e is not None])
+    if shapes and isinstance(error, ExprError):
+        message = f"along open extents it must be the same for all sizes, got shapes={shapes}"
+    inputs = ", ".join(repr(name) for name in node.inputs)
+    return GraphError(message if message.startswith(what) else f"{what}: {message}; its inputs are {inputs}")
+
+
 def _parameters(graph: OnnxGraph) -> dict[str, Var]:
     """Weights that become parameters: floats; integers are shapes and indices, and stay constants."""
     kept = {n: a for n, a in graph.initializers.items() if str(a.dtype) in FLOATS and a.ndim > 0}
@@ -328,10 +339,7 @@ class _Walk:
             found = self.expression(node, asked)
             asked.refuse_unread(lambda name: name in IGNORED.get(node.op, ()) or is_default(node, name, self.opsets))
         except TeError as error:
-            what, message = f"ONNX {node}", str(error)
-            inputs = ", ".join(repr(name) for name in node.inputs)
-            whole = message if message.startswith(what) else f"{what}: {message}; its inputs are {inputs}"
-            raise GraphError(whole) from error
+            raise _refusal(node, asked, error) from error
         except MemoryError as error:
             raise GraphError(f"ONNX {node}: this machine has too little memory for it") from error
         return [found] if isinstance(found, Expr) else list(found)

@@ -17,6 +17,7 @@ import numpy as np
 from ansor.core.values.checks import require_computed
 from te_lite.expr.expr import FLOATS
 
+from ...ir.extents import is_open
 from ...ir.nodes import Array, Expr
 from .emit import add, call, cast, const, mul, value_of
 from .node import Converters, Node
@@ -86,7 +87,7 @@ def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | 
     x = node.input(0)
     node.require((scales is None) != (sizes is None), "one of scales and sizes is needed", scales=scales, sizes=sizes)
     out, factors = _extents(node, scales, sizes)
-    kept = all(new or not old for new, old in zip(out, x.shape, strict=True))
+    kept = all(is_open(new) or new or not old for new, old in zip(out, x.shape, strict=True))
     node.require(kept, "every extent of the result must be at least 1", shape=tuple(out))
     if 0 in out:
         return const(np.zeros(out), x.dtype)
@@ -162,6 +163,10 @@ def _extents(
             out[axis], factors[axis] = int(np.floor(ratio * shape[axis] + 0.5)), np.float32(ratio)
         return out, factors
     for i, axis in enumerate(axes):
+        if is_open(shape[axis]):
+            whole = scales[i] == 1 if scales is not None else (sizes or shape)[i] is shape[axis]
+            node.require(whole, "an open extent is not resized", shape=shape, scales=scales, sizes=sizes)
+            continue
         extent, size = np.float32(shape[axis]), (sizes or shape)[i]
         factors[axis] = np.float32(scales[i]) if scales is not None else np.float32(size) / extent
         node.require(np.isfinite(extent * factors[axis]) or scales is None, "scales must be finite", scales=scales)

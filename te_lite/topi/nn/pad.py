@@ -90,5 +90,5 @@ def dilate(data: Tensor, strides: Sequence[int], dilation_value: ExprLike = 0.0,
         hit = [(v % s).equal(0) for v, s in zip(i, steps, strict=True) if s > 1]
         return if_then_else(logical_and(*hit), data[[v // s for v, s in zip(i, steps, strict=True)]], value)
 
-    shape = [(n - 1) * s + 1 for n, s in zip(data.shape, steps, strict=True)]
+    shape = [n if s == 1 else (n - 1) * s + 1 for n, s in zip(data.shape, steps, strict=True)]
     return compute(shape, element, name, INJECTIVE)

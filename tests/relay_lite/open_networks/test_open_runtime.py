@@ -100,6 +100,16 @@ def test_calls_in_the_wrong_order(library: Any) -> None:
     assert [name for name, _ in net.profile(1)] == list(library.kernels)
 
 
+def test_groups_of_channels_are_normed_between_views() -> None:
+    x = relay.var("x", shape=(M, 6, 3, 4))
+    function = relay.Function((x,), nn.group_norm(x, *[relay.const(numbers(6, k)[:, 0]) for k in (1, 2)], 2))
+    net = relay.graph_executor.GraphModule(relay.build(function, "c")["default"]())
+    for m in nonempty((1, 3, 8)):
+        net.run(x=numbers(m, 6, 3, 4))
+        want = reference(at_sizes(function, {M: m}), [numbers(m, 6, 3, 4)])
+        np.testing.assert_allclose(net.get_output(0).numpy(), want, rtol=1e-3, atol=1e-4)
+
+
 def test_an_extent_that_is_computed_must_be_that() -> None:
     x, y = relay.var("x", shape=(M,)), relay.var("y", shape=(M * 2,))
     made = relay.build(relay.Function((x, y), relay.Tuple([nn.relu(x), relay.add(y, relay.const(1.0))])), "c")
