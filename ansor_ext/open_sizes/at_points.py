@@ -25,6 +25,7 @@ from ansor.core.tasks.measure_values import BuildResult
 from codegen_c.backend import LIBRARY
 from codegen_c.compile import library_path
 from codegen_c.emit import emit, entry_name
+from codegen_c.errors import CompileError, EmitError
 from codegen_c.processor import flags_for, options_for
 from te_lite.loops.stmt import LoweredFunc
 
@@ -73,3 +74,11 @@ class BuiltAtPoints:
         facts = {"entry": entry, "arguments": len(self.func.args), "family": host_family()}
         (place / "program.json").write_text(json.dumps(facts))
         return BuildResult(str(place), (), 0, "", 0.0)
+
+
+def built(func: LoweredFunc, points: Sequence[Values], target: Target) -> BuiltAtPoints | None:
+    """The program, compiled; None where it cannot be."""
+    try:
+        return BuiltAtPoints(func, points, target)
+    except (CompileError, EmitError):
+        return None

@@ -32,9 +32,15 @@ class OpenModule(Module):
 
     def at(self, arrays: Sequence[Any]) -> Module:
         """The program for the sizes of these arrays.  Raises CallError where they do not fit it."""
-        sizes = sizes_of(self.entry_name, self.arguments, arrays, CallError)
-        key = tuple(sizes.values())
-        return kept(self._kept, key, lambda: self._sized(sizes))
+        return self.at_sizes(self.sizes(arrays))
+
+    def sizes(self, arrays: Sequence[Any]) -> Sizes:
+        """The sizes of these arrays.  Raises CallError where they do not fit."""
+        return sizes_of(self.entry_name, self.arguments, arrays, CallError)
+
+    def at_sizes(self, sizes: Sizes) -> Module:
+        """The program for some sizes."""
+        return kept(self._kept, tuple(sizes.values()), lambda: self._sized(sizes))
 
     def _sized(self, sizes: Sizes) -> Module:
         arguments = arguments_at(self.arguments, sizes)

@@ -40,16 +40,23 @@ class OpenCudaModule(CudaModule):
 
     def at(self, arrays: Sequence[Any]) -> CudaFunction:
         """The program for the sizes of these arrays.  Raises DeviceError where they do not fit it."""
-        sizes = sizes_of(self.entry_name, self.arguments, arrays, DeviceError)
+        return self.at_sizes(self.sizes(arrays))
+
+    def sizes(self, arrays: Sequence[Any]) -> Sizes:
+        """The sizes of these arrays.  Raises DeviceError where they do not fit."""
+        return sizes_of(self.entry_name, self.arguments, arrays, DeviceError)
+
+    def at_sizes(self, sizes: Sizes) -> CudaFunction:
+        """The program for some sizes."""
         return kept(self._kept, tuple(sizes.values()), lambda: self._sized(sizes))
 
     def _sized(self, sizes: Sizes) -> CudaFunction:
-        return _Sized(arguments_at(self.arguments, sizes), self, self._load().at(sizes, self.program.kernels))
+        return _Sized(arguments_at(self.arguments, sizes), self, program_at(self._load(), sizes, self.program.kernels))
 
-    def _load(self) -> OpenDeviceProgram:
+    def _load(self) -> DeviceProgram:
         if self._loaded is None:
-            self._loaded = OpenDeviceProgram(open_device(), self._cubin, self._facts, len(self.program.sizes))
-        assert isinstance(self._loaded, OpenDeviceProgram)
+            facts = {**self._facts, "sizes": [0] * len(self.program.sizes)}
+            self._loaded = DeviceProgram(open_device(), [self._cubin], facts)
         return self._loaded
 
 
@@ -61,25 +68,11 @@ class _Sized(CudaFunction):
         self._loaded = program
 
 
-class OpenDeviceProgram(DeviceProgram):
-    """Loaded kernels that take sizes, `count` of them, behind their pointers."""
-
-    def __init__(self, device: Any, cubin: bytes, facts: dict[str, Any], count: int) -> None:
-        super().__init__(device, [cubin], facts)
-        self._sizes: tuple[int, ...] = ()
-        for function, k in self.kernels:
-            function.prepare("P" * len(k["arguments"]) + "i" * count)
-
-    def at(self, sizes: Sizes, kernels: Sequence[CudaKernel]) -> OpenDeviceProgram:
-        """The same kernels and scratch memory, launched for some sizes; kernels without a block are left out."""
-        sized = copy.copy(self)
-        grids = [grid_at(kernel, sizes) for kernel in kernels]
-        pairs = zip(self.kernels, grids, strict=True)
-        sized.kernels = [(f, {**k, "grid": grid}) for (f, k), grid in pairs if prod(grid) > 0]
-        sized._sizes = tuple(sizes.values())
-        return sized
-
-    def launches(self, args: Sequence[Any], *ahead: Any) -> list[tuple[Any, ...]]:
-        """See `DeviceProgram`."""
-        calls = super().launches(args, *ahead)
-        return [(f, grid, block, [*values, *self._sizes], dynamic) for f, grid, block, values, dynamic in calls]
+def program_at(loaded: DeviceProgram, sizes: Sizes, kernels: Sequence[CudaKernel]) -> DeviceProgram:
+    """The same kernels and scratch memory, launched for some sizes; kernels without a block are left out."""
+    sized = copy.copy(loaded)
+    grids = [grid_at(kernel, sizes) for kernel in kernels]
+    pairs = zip(loaded.kernels, grids, strict=True)
+    sized.kernels = [(f, {**k, "grid": grid}) for (f, k), grid in pairs if prod(grid) > 0]
+    sized.sizes = list(sizes.values())
+    return sized

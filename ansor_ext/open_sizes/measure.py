@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from ansor.core.tasks.measure_values import MeasureInput
+from ansor.core.tasks.measure_values import BuildResult, MeasureInput
 from ansor.core.tasks.protocols import MeasureCallback, Runner
 from ansor.core.tasks.task import SearchTask
-from codegen_c.errors import CompileError, EmitError
+from te_lite.later import when_called
 from te_lite.lowering.lower import lower
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.replay import replay
 
-from .at_points import BuiltAtPoints
+from .at_points import built
 from .measured import Steps, Values, open_input
+
+
+class AtPoints(Protocol):
+    """A program for all sizes that was compiled."""
+
+    def at(self, values: Values, folder: Path) -> BuildResult:
+        """What a runner takes for a point, inside of `folder`."""
+
+
+BUILT: Mapping[str, Callable[..., AtPoints | None]] = {
+    "c": built,
+    "cuda": when_called("ansor_ext.open_sizes.cuda_at_points", "built"),
+}
+"""What compiles a lowered program for some points and a target, by the kind of the target; None where it cannot."""
 
 Seconds = dict[Steps, dict[Values, float]]
 """What programs took at points, infinite where they failed."""
@@ -51,17 +66,17 @@ class Measuring:
             return True
         if len(missing) > self.left or time.monotonic() > self.until:
             return False
-        try:
-            built = BuiltAtPoints(lower(replay(self.dag, steps)), list(self.tasks), self.tasks[missing[0]].target)
-        except (CompileError, EmitError):
+        target = self.tasks[missing[0]].target
+        program = BUILT[target.kind.name](lower(replay(self.dag, steps)), list(self.tasks), target)
+        if program is None:
             self.seconds.setdefault(steps, {})[missing[0]] = math.inf
             return True
         for values in missing:
-            if not math.isfinite(self._measured(built, steps, values)):
+            if not math.isfinite(self._measured(program, steps, values)):
                 break
         return True
 
-    def _measured(self, built: BuiltAtPoints, steps: Steps, values: Values) -> float:
+    def _measured(self, built: AtPoints, steps: Steps, values: Values) -> float:
         """The seconds of a program at a point."""
         task = self.tasks[values]
         self.left -= 1

@@ -47,7 +47,7 @@ from te_lite.schedule.state import State
 
 from .choice import Matrix, Scores, scores_of
 from .dispatch import OpenFunction
-from .measure import Measuring, Seconds
+from .measure import BUILT, Measuring, Seconds
 from .measured import Steps, open_key, seconds_in
 from .points import Point, points_of
 from .sized import sized
@@ -59,7 +59,7 @@ OF_EACH = 32
 
 
 class OpenTask:
-    """A computation with open extents to be tuned for a range of sizes, on target `c`.
+    """A computation with open extents to be tuned for a range of sizes, on target `c` or `cuda`.
 
     The computation is a function with `args`, which may be `te.size_var`s, or a `compute_dag`; `sizes` says for each
     open extent by name which values count: a `range`, or a list of values and pairs `(value, weight)` (`points_of`).
@@ -80,8 +80,8 @@ class OpenTask:
     ) -> None:
         _require_known(compute_dag, target, others)
         self.target = Target.of(target)  # type: ignore[arg-type]
-        law = "programs for a range of sizes are searched for target c"
-        require(self.target.kind.name == "c", TaskError, "OpenTask", law, target=str(target))
+        law = f"programs for a range of sizes are searched for targets {' and '.join(BUILT)}"
+        require(self.target.kind.name in BUILT, TaskError, "OpenTask", law, target=str(target))
         self.compute_dag = dag = _computation(func, args, compute_dag)
         law = "an extent is open, as te.size_var('n', 1, 4096) is; SearchTask takes computations of numbers"
         require(dag.sizes, TaskError, "OpenTask", law, sizes=dag.sizes)

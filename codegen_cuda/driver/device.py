@@ -259,7 +259,7 @@ class DeviceProgram:
     """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes.
 
     `cubins`: one that has all kernels, or one for each.  `ahead`: the kernels wait for those before them
-    (`dependent_launch.py`), and take what they fetch for later ones.
+    (`dependent_launch.py`), and take what they fetch for later ones.  All take the `sizes` behind their pointers.
     """
 
     def __init__(self, device: CudaDevice, cubins: Sequence[bytes], facts: dict[str, Any]) -> None:
@@ -267,7 +267,7 @@ class DeviceProgram:
         self._load = cache(device.cuda.module_from_buffer)
         self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
         self._arguments = int(facts["arguments"])
-        self.ahead = bool(facts.get("ahead"))
+        self.ahead, self.sizes = bool(facts.get("ahead")), list(facts.get("sizes", ()))
         self.kernels: list[tuple[Any, dict[str, Any]]] = []
         count = len(facts["kernels"]) if len(cubins) == 1 else 1
         for k, cubin in zip(facts["kernels"], [*cubins] * count, strict=True):
@@ -278,7 +278,7 @@ class DeviceProgram:
 
     def _plain(self, cubin: bytes, k: dict[str, Any]) -> Any:
         function = self._load(cubin).get_function(k["name"])
-        function.prepare("P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
+        function.prepare("P" * len(k["arguments"]) + "i" * len(self.sizes) + (TYPES if self.ahead else ""))
         if k["dynamic_bytes"]:
             attribute = self.device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
             function.set_attribute(attribute, int(k["dynamic_bytes"]))
@@ -294,7 +294,7 @@ class DeviceProgram:
         pointers, calls = [a.pointer for a in args] + [int(s) for s in self._scratch], []
         for n, (f, k) in enumerate(self.kernels):
             maps = [self.device.encoded(m, pointers[m.argument]) for m in k["maps"]]
-            values = maps + [pointers[a] for a in k["arguments"]]
+            values = maps + [pointers[a] for a in k["arguments"]] + self.sizes
             if self.ahead:
                 here = ahead if n == 0 else NOTHING
                 values += here.arguments(math.prod(k["grid"]), self.device.numbers.multiprocessors)

@@ -40,7 +40,7 @@ DEFERRED: dict[tuple[str, str], str] = {
 WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "for a GPU alone": (
         "ansor.analytical.gpu", "ansor.features.warp", "ansor.space.decisions.thread_plans",
-        "te_lite.lowering.sync",
+        "te_lite.lowering.sync", "ansor_ext.open_sizes.cuda_at_points",
     ),
     "for what becomes of a program after a search": (
         "ansor.core.device.build", "ansor.core.device.export", "ansor.layout.rewrite",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ansor
 import te_lite as te
+from ansor.records.lines import RecordReader
 from ansor.sketch import generate_sketches
 from te_lite.schedule.replay import replay
 from tests.ansor_ext.open_sizes.gpu_tiles import tiled
@@ -93,3 +95,23 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     out = np.full((2, 10), np.nan, "float32")
     module(np.ones((2, 12), "float32"), b, out)
     np.testing.assert_allclose(out, np.full((2, 10), 13.0))
+
+
+@pytest.mark.parametrize("name", ["rows_by_matrix", "softmax"])
+def test_a_search_over_a_range(name: str, tmp_path: Path) -> None:
+    """Tuned, built from the log alone, called at sizes that were measured and others, on arrays of the device, too."""
+    case, log = CASES[name](1, 300), tmp_path / "log.json"
+    sizes = {v.name: [1, 300] for v in case.sizes}
+    task = ansor.SearchTask(compute_dag=list(case.tensors), target="cuda", sizes=sizes)
+    task.tune(ansor.TuningOptions(48, measure_callbacks=[ansor.RecordToFile(log)], verbose=0))
+    found = list(RecordReader(log))
+    assert len(found) == 48 and any("open_" in inp.task.workload_key and res.ok for inp, res in found)
+    again = ansor.SearchTask(compute_dag=list(CASES[name](1, 300).tensors), target="cuda", sizes=sizes)
+    function, device = again.build_best(log), open_device()
+    for n in nonempty((1, 77, 128, 300)):
+        *given, out = arrays(case, (n,) * len(case.sizes), np.random.default_rng(n))
+        held = [device.put(x) for x in (*given, out)]
+        function(*given, out)
+        function(*held)
+        for got in (out, device.get(held[-1])):
+            np.testing.assert_allclose(got, case.expected(*given), rtol=1e-4, atol=1e-4)

@@ -224,7 +224,7 @@ def alike() -> list[te.Tensor]:
     ("given", "said"),
     [
         ({"compute_dag": rows(8)}, "OpenTask: an extent is open, as te.size_var"),
-        ({"compute_dag": rows(te.size_var("n", 1, 8)), "target": "cuda"}, "OpenTask: .* target c, got target='cuda'"),
+        ({"compute_dag": rows(te.size_var("n", 1, 8)), "target": "vta"}, "OpenTask: .* for targets c and cuda, got"),
         ({"compute_dag": rows(te.size_var("n", 1, 8), 1)}, "B: in_bounds: index 8"),
         ({"func": "no_such_workload_at_all"}, "workload 'no_such_workload_at_all': is not registered"),
         ({}, "OpenTask: a computation is needed"),
