@@ -8,6 +8,7 @@ from math import prod
 
 from te_lite.computation.derive import REMEMBERED, map_bodies
 from te_lite.computation.tensor import ComputeOp, Tensor
+from te_lite.expr.element import greatest
 from te_lite.expr.expr import (
     INDEX,
     Call,
@@ -16,6 +17,7 @@ from te_lite.expr.expr import (
     Load,
     Reduce,
     Select,
+    SizeVar,
     Var,
     as_expr,
     const,
@@ -25,8 +27,12 @@ from te_lite.expr.expr import (
 from te_lite.expr.visit import substitute, transform, walk
 
 
-def plain_read(op: ComputeOp, source: Tensor) -> Load | None:
-    """The only way in which `op` reads `source`: at its own axes, of known extents, and always; None for another."""
+def plain_read(op: ComputeOp, source: Tensor, may_be_open: bool = False) -> Load | None:
+    """The only way in which `op` reads `source`: at its own axes, of known extents, and always; None for another.
+
+    An open extent counts as known where it `may_be_open`.
+    """
+    kinds = int | SizeVar if may_be_open else int
     found = []
     for e in [e for body in op.body for e in walk(body)]:
         if isinstance(e, Load) and e.tensor == source:
@@ -36,7 +42,7 @@ def plain_read(op: ComputeOp, source: Tensor) -> Load | None:
     if not all(same(x, y) for read in found for x, y in zip(read.indices, found[0].indices, strict=True)):
         return None
     parts = [x for index in found[0].indices for x in walk(index)]
-    known = all(isinstance(x.extent, int) for x in parts if isinstance(x, IterVar))
+    known = all(isinstance(x.extent, kinds) for x in parts if isinstance(x, IterVar))
     axes = all(isinstance(x, IterVar) for x in parts if isinstance(x, Var)) and any(isinstance(x, Var) for x in parts)
     return found[0] if known and axes and not any(isinstance(x, Load) for x in parts) else None
 
@@ -60,23 +66,23 @@ def reindex_ops(
 
     With `tile`, axis and length, that axis counts tiles, whose inside is the last axis; zeros fill the last tile.
     """
-    read = plain_read(op, source)
+    read = plain_read(op, source, may_be_open=True)
     assert read is not None
     axes = axes_in_order(read)
-    lengths, indices = [v.length for v in axes], list[Expr](axes)
+    lengths, indices = [v.extent for v in axes], list[Expr](axes)
     if tile:
         cut, length = tile
-        whole = axes[cut].length <= length
+        whole = greatest(lengths[cut]) <= length
         inside = axes[cut] if whole else axes[cut] % length
-        lengths[cut], indices[cut] = -(-axes[cut].length // length), as_expr(0) if whole else axes[cut] // length
+        lengths[cut], indices[cut] = -(-greatest(lengths[cut]) // length), as_expr(0) if whole else axes[cut] // length
         lengths, indices = [*lengths, length], [*indices, inside]
     own = tuple([IterVar(f"ax{k}", INDEX, n, "spatial") for k, n in enumerate(lengths)])
     renamed: dict[Var, Expr] = dict(zip(axes, own, strict=False))
     if tile:
         renamed[axes[cut]] = own[-1] if whole else own[cut] * length + own[-1]
     body: Expr = Load(source, tuple([substitute(index, renamed) for index in read.indices]))
-    if tile and axes[cut].length % length:
-        body = if_then_else(renamed[axes[cut]] < axes[cut].length, body, const(0, source.dtype))
+    if tile and not (isinstance(axes[cut].extent, int) and axes[cut].length % length == 0):
+        body = if_then_else(renamed[axes[cut]] < as_expr(axes[cut].extent), body, const(0, source.dtype))
     copy = ComputeOp(name, own, (body,), ("RIX", op.key, source.op.key, name, *tile), scope=scope)
     new = Load(copy.output(), tuple(indices))
 

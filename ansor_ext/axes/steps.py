@@ -50,7 +50,7 @@ class Reindex(NewStage, Scoped):
         reads = self.reader in state.access.read_by[self.stage]
         require(reads, ScheduleError, subject, "the reader must read it", reader=reader.op.name)
         law = "it must be read in one way alone, at axes of its reader, and without a condition"
-        read = plain_read(reader.compute, source.output())
+        read = plain_read(reader.compute, source.output(), may_be_open=True)
         require(read is not None, ScheduleError, subject, law, reader=reader.op.name)
         assert read is not None
         axes = len(axes_in_order(read))

@@ -67,15 +67,13 @@ def test_sizes_out_of_bounds_are_refused(case: Case) -> None:
         sized(dag, {})
 
 
-def test_open_axes_are_neither_joined_nor_reindexed() -> None:
-    """Steps that need the numbers of extents say so; a task leaves out programs with them."""
+def test_open_axes_are_not_joined() -> None:
+    """A step that needs the numbers of extents says so; a task leaves out programs with it."""
     case = CASES["rows_by_matrix"](1, 9)
-    a, _, d = case.tensors
+    d = case.tensors[-1]
     c = d.op.input_tensors()[0]
     s = te.create_schedule(d)
     with pytest.raises(
         te.errors.ScheduleError, match="join_axes C: it must have one output, and axes of known extents"
     ):
         s.join_axes(c, 0, 2)
-    with pytest.raises(te.errors.ScheduleError, match="reindex A: it must be read in one way alone"):
-        s.reindex(a, "local", c)
