@@ -56,7 +56,8 @@ class Measuring:
     until: float
 
     def measure(self, steps: Steps, points: Sequence[Values]) -> bool:
-        """Measure a program at those points at which it was not; one that fails is not tried at others.
+        """Measure a program at those points at which it was not, as far as trials last; one that fails is not tried at
+        others.
 
         Gives whether that was done: not where trials or time are missing.
         """
@@ -64,17 +65,17 @@ class Measuring:
         missing = [values for values in points if values not in known]
         if not missing or not all(map(math.isfinite, known.values())):
             return True
-        if len(missing) > self.left or time.monotonic() > self.until:
+        if not self.left or time.monotonic() > self.until:
             return False
         target = self.tasks[missing[0]].target
         program = BUILT[target.kind.name](lower(replay(self.dag, steps)), list(self.tasks), target)
         if program is None:
             self.seconds.setdefault(steps, {})[missing[0]] = math.inf
             return True
-        for values in missing:
+        for values in (affordable := missing[: self.left]):
             if not math.isfinite(self._measured(program, steps, values)):
-                break
-        return True
+                return True
+        return affordable == missing
 
     def _measured(self, built: AtPoints, steps: Steps, values: Values) -> float:
         """The seconds of a program at a point."""

@@ -56,6 +56,8 @@ MOST_SEARCHED = 3
 """Points at which fixed sizes are searched."""
 OF_EACH = 32
 """Programs of each of them that may be measured for all sizes."""
+ENOUGH = 12
+"""Trials for each point that are enough for programs for all sizes: more of them find hardly better ones."""
 
 
 class OpenTask:
@@ -106,14 +108,14 @@ class OpenTask:
     def tune(self, options: TuningOptions) -> None:
         """Search, and measure programs for all sizes, as `options` say, whose callbacks must have a `RecordToFile`.
 
-        Two thirds of the trials are those of searches of fixed sizes; in each of the others a program for all sizes is
-        measured at a point.  Where the log holds records, the run goes on from them.  Raises TaskError for options
-        without a log, and with a runner of other machines.
+        In some of the trials (`opened_of`) a program for all sizes is measured at a point; the others, two thirds of
+        most runs, are those of searches of fixed sizes.  Where the log holds records, the run goes on from them.
+        Raises TaskError for options without a log, and with a runner of other machines.
         """
         log, trials = _log_of(options), options.num_measure_trials
         append_lines(log, [])  # it is read before anything is measured where no trial is one of a search
         until = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
-        opened = max(trials // 3, min(trials, len(self.searched)))
+        opened = opened_of(trials, len(self.searched), len(self.points))
         with options.measuring([self.target.kind.name]) as (builder, runner), TemporaryDirectory() as folder:
             law = "programs for all sizes are measured on this machine"
             require(isinstance(runner, LocalRunner), TaskError, "OpenTask.tune", law, runner=runner)
@@ -125,14 +127,22 @@ class OpenTask:
             self._measure(at_work, log)
 
     def _measure(self, measuring: Measuring, log: PathLike) -> None:
-        """Measure candidates where fixed sizes were searched, and those that would be kept at the other points, too."""
+        """Measure candidates where fixed sizes were searched, and those that would be kept at the other points, too.
+
+        Of the first one nobody knows yet whether it would be kept, so the second one goes before its other points.
+        """
         known, near = self._known(log), [values for values, task in self.tasks.items() if task in self.searched]
-        for steps in self._candidates(log) if measuring.left else ():
-            done = measuring.measure(steps, near)
-            while done and (some := self._unfinished(measuring.seconds, known)):
-                done = all([measuring.measure(one, list(self.tasks)) for one in some])
-            if not done:
-                break
+        for k, steps in enumerate(self._candidates(log) if measuring.left else ()):
+            if not measuring.measure(steps, near) or (k and not self._finish(measuring, known)):
+                return
+        self._finish(measuring, known)
+
+    def _finish(self, measuring: Measuring, known: Matrix) -> bool:
+        """Measure the programs that would be kept at all points; gives whether that was done."""
+        done = True
+        while done and (some := self._unfinished(measuring.seconds, known)):
+            done = all([measuring.measure(one, list(self.tasks)) for one in some])
+        return done
 
     def _unfinished(self, seconds: Seconds, known: Matrix) -> list[Steps]:
         """The programs that would be kept and were not measured at all points."""
@@ -141,9 +151,12 @@ class OpenTask:
         return [steps for steps in chosen if len(seconds[steps]) < len(self.tasks)]
 
     def _candidates(self, log: PathLike) -> Iterator[Steps]:
-        """Programs that have a program for all sizes, each once: default ones, then the best of each searched task."""
-        ranked = ranked_records(log)
-        found = [[inp.steps for inp, _ in best_few(ranked, task, OF_EACH)] for task in self.searched]
+        """Steps that have a program for all sizes, each once: in turns the best of each searched task and default ones.
+
+        Those of the greatest and the least work come first: they differ most, and the former serve other sizes better.
+        """
+        ranked, (*rest, last) = ranked_records(log), self.searched
+        found = [[inp.steps for inp, _ in best_few(ranked, task, OF_EACH)] for task in (last, *rest)]
         turns = chain.from_iterable(zip_longest(*found, [state.steps for state in self._defaults()]))
         for steps in dict.fromkeys([x for x in turns if x is not None]):
             if is_program(self.compute_dag, steps):
@@ -214,6 +227,15 @@ class OpenTask:
     def __repr__(self) -> str:
         sizes = ", ".join([f"{v.name}={v.range[0]}..{v.range[1]}" for v in self.compute_dag.sizes])
         return f"OpenTask({self.compute_dag!r}, {sizes}, {self.target})"
+
+
+def opened_of(trials: int, searched: int, points: int) -> int:
+    """How many of `trials` are for programs for all sizes.
+
+    A third of them; where they are few, as many as two programs need at the points that are `searched`, but at most
+    half; where they are many, no more than `ENOUGH` for each of the `points`.
+    """
+    return min(max(trials // 3, min(-(-trials // 2), 2 * searched)), ENOUGH * points)
 
 
 def _computation(

@@ -93,7 +93,7 @@ def test_a_search_over_a_range(tmp_path: Path, device: EmulatedDevice) -> None:
     case, log = CASES["rows_by_matrix"](1, MOST), tmp_path / "log.json"
     task_of(case).tune(TuningOptions(6, measure_callbacks=[ansor.RecordToFile(log)], verbose=0))
     found = [(inp.task.workload_key, res.error_no) for inp, res in RecordReader(log)]
-    assert [error for _, error in found] == [0] * 6 and sum("open_" in key for key, _ in found) == 2
+    assert [error for _, error in found] == [0] * 6 and sum("open_" in key for key, _ in found) == 3
     function = task_of(case).build_best(log)
     for n in nonempty((1, 15, MOST)):
         check(case, function, (n,))
