@@ -112,9 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _recorded(log: Path, task: SearchTask) -> int:
     """How many records of a task a log holds."""
-    if not log.is_file():
-        return 0
-    return sum(is_of(inp, task) for inp, _ in RecordReader(log))
+    return sum(is_of(inp, task) for inp, _ in RecordReader(log)) if log.is_file() else 0
 
 
 def _show_choice(policy: SketchPolicy, log: Path | None) -> int:

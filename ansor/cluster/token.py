@@ -24,9 +24,7 @@ SUBJECT = "fleet: the token"
 
 def token_place() -> str:
     """Where the token of this process comes from, in words."""
-    if environment.ANSOR_FLEET_TOKEN.text:
-        return "ANSOR_FLEET_TOKEN"
-    return str(_file())
+    return "ANSOR_FLEET_TOKEN" if environment.ANSOR_FLEET_TOKEN.text else str(_file())
 
 
 def read_token() -> str:

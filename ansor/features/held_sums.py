@@ -166,9 +166,7 @@ def _divisors(most: int) -> Value:
 @recorded
 def _tabled_divisor(n: Value, limit: Value, most: int) -> Value:
     """`largest_divisor`, in one operation of a trace."""
-    if np.any(n > TABLED):
-        return largest_divisor(n, limit, most)
-    return _divisors(max(most, 1))[n, limit]
+    return largest_divisor(n, limit, most) if np.any(n > TABLED) else _divisors(max(most, 1))[n, limit]
 
 
 # --------------------------------------------------------------------------------------------------------- loops

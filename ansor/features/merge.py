@@ -56,6 +56,4 @@ def _relation(same: Sequence[Relation]) -> Relation:
 
 def _lanes(lengths: Sequence[Length]) -> Length:
     """The lengths as lanes; None when one is undecided."""
-    if any(length is None for length in lengths):
-        return None
-    return np.array(lengths, np.int64)
+    return None if any(length is None for length in lengths) else np.array(lengths, np.int64)

@@ -120,9 +120,7 @@ def _mark(loop: Loop, tag: str, counts: Any, lanes: Lanes) -> Mark:
     if loop.stage not in counts:
         return loop.tag == tag
     number = lanes.value(counts[loop.stage])
-    if tag == "parallel":
-        return number > loop.place
-    return number >= loop.count - loop.place
+    return number > loop.place if tag == "parallel" else number >= loop.count - loop.place
 
 
 def mark_columns(name: str, marks: list[Mark], shape: LoopExtents) -> dict[str, Value]:
@@ -306,6 +304,4 @@ def _figures(held: HeldSums) -> dict[str, Any]:
 
 def _value(lanes: Lanes, value: Any) -> Any:
     """Lanes as float64; a number as one."""
-    if not isinstance(value, Symbol) and np.ndim(value) == 0:
-        return float(value)
-    return lanes.value(value)
+    return float(value) if not isinstance(value, Symbol) and np.ndim(value) == 0 else lanes.value(value)

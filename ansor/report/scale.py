@@ -25,9 +25,7 @@ class Scale:
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if high <= low:
             return 0.5
-        if self.log:
-            return math.log(at / low) / math.log(high / low)
-        return (at - low) / (high - low)
+        return math.log(at / low) / math.log(high / low) if self.log else (at - low) / (high - low)
 
     def ticks(self) -> list[float]:
         """Round numbers within the scale, some `MOST_TICKS` at most."""
