@@ -30,7 +30,9 @@ class AtSizes:
         made: dict[int, Expr] = {id(v): Var(v.name, self._type(v.var_type)) for v in function.params}
         params = tuple(made.values())
         for node in post_order(function.body):
-            if id(node) not in made:
+            if isinstance(node, Var):
+                made.setdefault(id(node), node)  # one that is no parameter is refused by who reads the graph
+            elif id(node) not in made:
                 made[id(node)] = self._node(node, [made[id(c)] for c in children(node)])
                 self._check(node, made[id(node)])
         return Function(params, made[id(function.body)], function.attrs)  # type: ignore[arg-type]

@@ -42,6 +42,8 @@ def _expand_dims_type(types: Sequence[Type], attrs: Attrs) -> Type:
 def _squeezed(shape: Shape, attrs: Attrs) -> Shape:
     """The axes that are dropped."""
     if attrs["axis"] is None:
+        law = "the axis must be named beside an open extent that may be 1"
+        require(all(not is_open(n) or n.range[0] > 1 for n in shape), GraphError, "squeeze", law, shape=shape)
         return tuple(d for d, n in enumerate(shape) if n == 1)
     drop = some_axes(attrs["axis"], len(shape), "squeeze")
     one = all(shape[d] == 1 for d in drop)

@@ -137,6 +137,7 @@ def test_other_operators_are_refused_by_name() -> None:
         (lambda: relay.strided_slice(x(N, 3), (0,), (4,)), "strided_slice: along an open extent a slice begins"),
         (lambda: relay.strided_slice(x(3, 3), (0,), (N,)), "strided_slice: along an open extent a slice begins"),
         (lambda: relay.split(x(N, 3), 2, 0), "split"),
+        (lambda: relay.squeeze(x(N, 1, 3)), "squeeze: the axis must be named beside an open extent that may be 1"),
         (lambda: nn.dense(x(N, 3), x(2, M)), "nn.dense: the inner extents must agree"),
     ],
 )

@@ -125,6 +125,9 @@ def test_what_is_not_built(library: Any, tmp_path: Any) -> None:
         relay.build(rows(), "cuda -arch=sm_90")
     with pytest.raises(GraphError, match="one with open extents is not exported"):
         library.export(tmp_path / "net")
+    free = relay.add(relay.var("x", shape=(M, 3)), relay.var("y", shape=(M, 3)))
+    with pytest.raises(GraphError, match="%y: a variable must be a parameter of the function"):
+        relay.build(relay.Function((free.args[0],), free), "c")
     hidden = relay.var("x", shape=(M * 2, 3))
     with pytest.raises(GraphError, match=r"build: an input must have each open size as an extent by itself, .*'m'"):
         relay.build(relay.Function((hidden,), nn.relu(hidden)), "c")
