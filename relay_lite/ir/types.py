@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
@@ -11,7 +12,7 @@ from te_lite.errors import require
 from te_lite.expr.expr import DTYPES, Expr
 
 from .errors import GraphError
-from .extents import extent, greatest, is_open
+from .extents import extent, greatest
 
 DTYPE_LAW = f"dtypes are {', '.join(DTYPES)}"
 
@@ -29,9 +30,9 @@ class TensorType:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        if any([isinstance(d, Expr) for d in self.shape]):
+        if self.is_open:
             object.__setattr__(self, "shape", tuple([extent(d, "tensor type") for d in self.shape]))
-        most = greatest(self.shape)
+        most = greatest(self.shape) if self.is_open else self.shape
         whole = all(isinstance(d, int) and d >= 0 for d in most)
         require(whole, GraphError, "tensor type", "extents must be integers of at least 0", shape=self.shape)
         require(self.dtype in DTYPES, GraphError, "tensor type", DTYPE_LAW, dtype=self.dtype)
@@ -40,12 +41,12 @@ class TensorType:
     @property
     def size(self) -> int:
         """How many elements, at most."""
-        return prod(greatest(self.shape))
+        return prod(greatest(self.shape) if self.is_open else self.shape)
 
     @property
     def is_open(self) -> bool:
         """Whether the shape has extents that are known when the network runs."""
-        return is_open(*self.shape)
+        return any([isinstance(d, Expr) for d in self.shape])
 
     def __str__(self) -> str:
         return f"Tensor[{self.shape}, {self.dtype}]"
@@ -64,3 +65,8 @@ Type: TypeAlias = TensorType | TupleType
 def fields_of(kind: Type) -> tuple[TensorType, ...]:
     """The tensors of a type."""
     return kind.fields if isinstance(kind, TupleType) else (kind,)
+
+
+def open_shapes(types: Sequence[Type]) -> list[tuple[int, ...]]:
+    """The shapes of arguments that have open extents."""
+    return [t.shape for kind in types for t in fields_of(kind) if t.is_open]

@@ -43,7 +43,8 @@ def post_order(body: Expr, is_leaf: Callable[[Expr], bool] = lambda node: False)
 
 def sizes_in(function: Function) -> tuple[SizeVar, ...]:
     """The sizes that the types of a function's parameters are made of, in the order of their use."""
-    return declared([d for v in function.params for d in v.shape])
+    opened = [d for v in function.params for d in v.shape if isinstance(d, SizeVar)]
+    return declared(opened) if opened else ()
 
 
 def free_vars(body: Expr) -> tuple[Var, ...]:

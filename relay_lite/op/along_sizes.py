@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from te_lite.expr.expr import Expr, cast, const
 
 from ..ir.errors import GraphError
 from ..ir.extents import extent
-from ..ir.types import Type, fields_of
 
 OPEN = frozenset((
     "abs", "acos", "acosh", "add", "all", "annotation.stop_fusion", "any", "arange", "argmax", "argmin", "asin",
@@ -34,11 +32,6 @@ OPEN = frozenset((
     "tanh", "tile", "transpose", "trunc", "variance", "where", "zeros_like",
 ))  # fmt: skip
 """The operators that take tensors with open extents, each tested at several sizes (tests/relay_lite/open_networks)."""
-
-
-def open_shapes(types: Sequence[Type]) -> list[tuple[int, ...]]:
-    """The shapes of arguments that have open extents."""
-    return [t.shape for kind in types for t in fields_of(kind) if t.is_open]
 
 
 def extents(value: Any, what: str) -> tuple[int, ...]:

@@ -27,8 +27,8 @@ from te_lite.topi.utils import normal_axis
 
 from ..ir.errors import GraphError
 from ..ir.op_registry import Attrs, Compute, Infer, Numpy, Op, OpPattern, register
-from ..ir.types import DTYPE_LAW, TensorType, TupleType, Type
-from .along_sizes import OPEN, open_shapes
+from ..ir.types import DTYPE_LAW, TensorType, TupleType, Type, open_shapes
+from .along_sizes import OPEN
 
 HALF = "float16"
 SUMS = (

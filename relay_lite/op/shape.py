@@ -126,7 +126,7 @@ def _resolved(attrs: Attrs, shape: Shape) -> Shape:
 def _batch_flatten_type(types: Sequence[Type], attrs: Attrs) -> Type:
     (x,) = tensors(types, 1, "nn.batch_flatten")
     require(len(x.shape) > 0, GraphError, "nn.batch_flatten", "there must be a dimension", shape=x.shape)
-    return TensorType((x.shape[0], product(x.shape[1:])), x.dtype)
+    return TensorType((x.shape[0], math.prod(x.shape[1:])), x.dtype)
 
 
 def _order(axes: Any, ndim: int) -> Shape:

@@ -15,9 +15,8 @@ from te_lite.expr.sizes import size_var
 from ...ir.errors import GraphError
 from ...ir.module import IRModule
 from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
-from ...ir.types import TensorType
+from ...ir.types import TensorType, open_shapes
 from ...ir.visit import post_order
-from ...op.along_sizes import open_shapes
 from .body import EXPANDED, body_of
 from .control import CONTROL, Scope
 from .domains import adopted, instead_of, newest_of
