@@ -27,16 +27,19 @@ from ansor.core.tasks.task import SearchTask
 from ansor.policy.default_schedule import default_states
 from ansor.records.validation import is_program
 from codegen_c.compile import object_code
-from codegen_c.emit import timer_text
-from codegen_c.library import RUN, SECONDS, library_file, link
+from codegen_c.emit import emit, timer_text
+from codegen_c.library import RUN, SECONDS, hoist_scratch, library_file, link
 from codegen_c.network import CNetworkBackend
 from codegen_c.openmp import open_library
+from codegen_c.processor import options_for
 from te_lite.errors import require
+from te_lite.expr.dtype import BYTES
 from te_lite.expr.expr import SizeVar
 from te_lite.loops.stmt import LoweredFunc
 from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
+from te_lite.verify.verify import PROVEN, verify
 
 from .sized import sized
 from .sizes import Sizes
@@ -72,9 +75,13 @@ class OpenNetworks:
         return replay(dag, next((x for x in steps if is_program(dag, x)), ()))
 
     def kernel(self, func: LoweredFunc) -> OpenKernel:
-        """A kernel as source.  Raises EmitError."""
-        code = self.backend.code(func, str(self.target))
-        return OpenKernel(code, len(func.args) + len(code.scratch), func.sizes)
+        """A kernel as source, to which the caller gives large scratch arrays.  Raises EmitError."""
+        options = options_for(str(self.target))
+        verify(func)
+        whole, scratch = hoist_scratch(func, options)
+        PROVEN.add(whole)  # its arrays are those of `func`, which are had elsewhere
+        nbytes = tuple([b.size * BYTES[b.dtype] for b in scratch])
+        return OpenKernel(KernelCode(func.name, emit(whole, func.name, options), nbytes), len(whole.args), func.sizes)
 
     def machine_code(self, code: KernelCode) -> bytes:
         """A kernel compiled; threads may do so side by side.  Raises CompileError."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from te_lite.errors import require
 from te_lite.expr.expr import SizeVar
 
 from .errors import GraphError
@@ -64,14 +63,11 @@ class AtSizes:
 
     def _check(self, node: Expr, made: Expr) -> None:
         wanted, found = ([*map(self._type, fields_of(node.type))], list(fields_of(made.type)))
-        law = f"at {_text(self.sizes)} its type must be {', '.join(map(str, wanted))}"
-        require(found == wanted, GraphError, repr(node), law, got=", ".join(map(str, found)))
+        if found != wanted:
+            at, law = ", ".join([f"{v.name}={n}" for v, n in self.sizes.items()]), ", ".join(map(str, wanted))
+            raise GraphError(f"{node!r}: at {at} its type must be {law}, got {', '.join(map(str, found))}")
 
 
 def at_sizes(function: Function, sizes: Sizes) -> Function:
     """A function with open extents at some sizes; see `AtSizes`."""
     return AtSizes(sizes).of(function)
-
-
-def _text(sizes: Sizes) -> str:
-    return ", ".join([f"{v.name}={n}" for v, n in sizes.items()])

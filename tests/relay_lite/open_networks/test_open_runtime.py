@@ -110,6 +110,19 @@ def test_groups_of_channels_are_normed_between_views() -> None:
         np.testing.assert_allclose(net.get_output(0).numpy(), want, rtol=1e-3, atol=1e-4)
 
 
+def test_large_scratch_of_large_ranges_is_proven() -> None:
+    """Scores of up to 512 x 512: arrays of kernels are given by the caller, and nothing is tried out point by point."""
+    n, m = te.size_var("n", 1, 16), te.size_var("m", 1, 512)
+    q = relay.var("q", shape=(n, m, 8))
+    scores = relay.multiply(nn.batch_matmul(q, q), relay.const(0.5))
+    function = relay.Function((q,), nn.batch_matmul(nn.softmax(scores), q, transpose_b=False))
+    net = relay.graph_executor.GraphModule(relay.build(function, "c")["default"]())
+    for sizes in nonempty(((1, 1), (3, 37))):
+        net.run(q=numbers(*sizes, 8))
+        want = reference(at_sizes(function, {n: sizes[0], m: sizes[1]}), [numbers(*sizes, 8)])
+        np.testing.assert_allclose(net.get_output(0).numpy(), want, rtol=1e-3, atol=1e-4)
+
+
 def test_an_extent_that_is_computed_must_be_that() -> None:
     x, y = relay.var("x", shape=(M,)), relay.var("y", shape=(M * 2,))
     made = relay.build(relay.Function((x, y), relay.Tuple([nn.relu(x), relay.add(y, relay.const(1.0))])), "c")
