@@ -16,7 +16,7 @@ from te_lite.topi.broadcast import read_broadcast
 from te_lite.topi.utils import ax_compute
 
 from ..ir.errors import GraphError
-from ..ir.extents import extent, filled, is_open, product
+from ..ir.extents import bounds, extent, filled, is_open, product
 from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
@@ -43,7 +43,7 @@ def _squeezed(shape: Shape, attrs: Attrs) -> Shape:
     """The axes that are dropped."""
     if attrs["axis"] is None:
         law = "the axis must be named beside an open extent that may be 1"
-        require(all(not is_open(n) or n.range[0] > 1 for n in shape), GraphError, "squeeze", law, shape=shape)
+        require(all(not is_open(n) or bounds(n)[0] > 1 for n in shape), GraphError, "squeeze", law, shape=shape)
         return tuple(d for d, n in enumerate(shape) if n == 1)
     drop = some_axes(attrs["axis"], len(shape), "squeeze")
     one = all(shape[d] == 1 for d in drop)
