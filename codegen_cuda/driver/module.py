@@ -120,16 +120,16 @@ class CudaModule(CudaFunction):
 
 
 def _handle(argument: Argument, array: Any) -> tuple[Any, Array | None]:
-    """A device array for an argument, and the NumPy array it copies (None when the argument is on the device)."""
+    """A device array for an argument, and the NumPy array that it is copied to (None: it is on the device, or read)."""
+    law = f"an array of {list(argument.shape)} {argument.dtype} is needed"
+    require(not isinstance(array, list | tuple | float | None), DeviceError, argument.name, law, got=array)
     shape, dtype = tuple(array.shape), np.dtype(str(array.dtype).removeprefix("torch."))
     ok = shape == argument.shape and dtype == np.dtype(argument.dtype)
-    law = f"an array of {list(argument.shape)} {argument.dtype} is needed"
     require(ok, DeviceError, argument.name, law, shape=list(shape), dtype=str(dtype))
-    interface = getattr(array, "__cuda_array_interface__", None)
-    if interface is not None:
-        strides = interface.get("strides")
-        contiguous = strides in (None, np.empty(shape, dtype).strides)
+    if (interface := getattr(array, "__cuda_array_interface__", None)) is not None:
+        contiguous = (strides := interface.get("strides")) in (None, np.empty(shape, dtype).strides)
         require(contiguous, DeviceError, argument.name, "the array must be contiguous", strides=strides)
         return Pointer(int(interface["data"][0])), None
-    host = np.asarray(array)
-    return open_device().put(host), host
+    host, written = np.asarray(array), argument.written
+    require(host.flags.writeable or not written, DeviceError, argument.name, "is written, it must not be read-only")
+    return open_device().put(host), host if written else None

@@ -205,3 +205,19 @@ def test_functions_of_arrays(device: EmulatedDevice) -> None:
         module(np.ones((5, 4), "float32"))
     with pytest.raises(DeviceError, match="A: an array of"):
         module(np.ones((4, 4), "float32"), np.ones((5, 4), "float32"))
+
+
+def test_arrays_that_are_only_read_may_be_read_only(device: EmulatedDevice) -> None:
+    """They are not copied back; a result that cannot be written is refused before anything runs."""
+    case, func = tiled(64)
+    module = ansor.build(func, target="cuda -arch=sm_80")
+    *given, out = arrays(case, (9,), np.random.default_rng(0))
+    for array in given:
+        array.setflags(write=False)
+    module(*given, out)
+    np.testing.assert_allclose(out, case.expected(*given), rtol=1e-4, atol=1e-4)
+    out.setflags(write=False)
+    with pytest.raises(DeviceError, match=r"^D: is written, it must not be read-only$"):
+        module(*given, out)
+    with pytest.raises(DeviceError, match=r"^A: an array of \[1, 12\] float32 is needed, got \[\[1\.0, "):
+        module([[1.0] * 12], *given[1:], np.empty((1, 10), "float32"))
