@@ -11,7 +11,7 @@ from te_lite.errors import require
 from te_lite.loops.stmt import LoweredFunc, stored_in
 from te_lite.timing import Timing
 
-from ..errors import TaskError
+from ..errors import BackendError, TaskError
 from ..files.private_files import scratch_folder
 from .backend import Array, Backend
 
@@ -19,18 +19,19 @@ from .backend import Array, Backend
 class LoadedModule:
     """Call it with one NumPy array per argument, in order; outputs are written in place.
 
-    `source` is the text of the program, `entry_name` its name.  Raises the backend's error when it cannot be built.
+    `source` is the text of the program, `entry_name` its name.  Raises the backend's error when it cannot be built, and
+    BackendError for one of open sizes.
     """
 
     def __init__(self, backend: Backend, func: LoweredFunc, target: str) -> None:
-        self.func = func
+        law = "functions of arrays of all sizes are for targets c and cuda"
+        require(not func.sizes, BackendError, f"target {target!r}", law, sizes=func.sizes)
+        self.func, self.entry_name, self._written = func, func.name, stored_in(func.body)
         self.source = backend.source(func, target)
-        self.entry_name = func.name
         self._folder = scratch_folder("program")
         backend.build(func, target, self._folder.name)
         self._device = backend.open(0)
         self._program = self._device.load(self._folder.name)
-        self._written = stored_in(func.body)
 
     def __call__(self, *arrays: Any) -> None:
         """Run once.  Raises TaskError when the arrays do not fit."""

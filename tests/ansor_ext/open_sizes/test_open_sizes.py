@@ -7,8 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
+import ansor
 import codegen_c
 import te_lite as te
+from ansor.core.errors import BackendError
+from ansor.core.target import registry
 from ansor_ext.open_sizes.closed import closed
 from codegen_c.errors import CallError
 from te_lite.meaning.interp import run
@@ -127,6 +130,14 @@ def test_two_sizes_of_one_greatest_value_are_not_one() -> None:
     b = te.compute((n,), lambda i: a[i], name="B")
     with pytest.raises(te.LowerError, match="index i of dimension 0 of A is below m"):
         te.lower(te.create_schedule(b), [a, b])
+
+
+def test_other_targets_make_no_function_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
+    registry.register_backend("toy", "examples.seams.custom_backend")
+    s, args = tiled(100)
+    with pytest.raises(BackendError, match=r"^target 'toy': .* are for targets c and cuda, got sizes=\(n,\)$"):
+        ansor.build(te.lower(s, args), target="toy")
 
 
 def test_bounds_are_needed() -> None:
