@@ -25,12 +25,24 @@ from te_lite.expr.expr import Binary, Expr, SizeVar, as_expr, binary, same
 from te_lite.expr.lanes import row_major
 from te_lite.expr.simplify import Simplifier
 from te_lite.expr.visit import substitute, transform
-from te_lite.loops.stmt import For, Instruction, LoweredFunc, Stmt, Store, bodies, map_exprs, stmts_of, with_bodies
+from te_lite.loops.stmt import (
+    For,
+    ForKind,
+    Instruction,
+    LoweredFunc,
+    Stmt,
+    Store,
+    bodies,
+    map_exprs,
+    stmts_of,
+    with_bodies,
+)
 from te_lite.loops.stmt_text import pretty
 from te_lite.verify.verify import PROVEN
 
 from .places import Here, with_places_here
 from .shorten import shortened
+from .whole import with_whole_tiles
 
 Place = Callable[[Buffer, Expr], tuple[Buffer, Expr]]
 
@@ -81,6 +93,8 @@ class _Opened:
         self.args = {b: Buffer(b.name, b.dtype, t.op.extents) for b, t in zip(func.args, tensors, strict=True)}
         self.args = {b: new if any(_is_open(d) for d in new.shape) else b for b, new in self.args.items()}
         body = shortened(with_places_here(func.body, func.sizes, self.place), self.simplifier)
+        threads = any(isinstance(s, For) and s.kind is ForKind.THREAD for s in stmts_of(body))
+        body = body if threads else with_whole_tiles(body, self.simplifier)
         self.func = LoweredFunc(func.name, tuple(self.args.values()), body, func.sizes)
 
     def place(self, b: Buffer, index: Expr, here: Here) -> tuple[Buffer, Expr]:

@@ -40,6 +40,8 @@ class Shortener:
 
     def stmt(self, s: Stmt) -> Stmt:
         s = with_bodies(s, tuple(map(self.stmt, bodies(s))))
+        if isinstance(s, If):
+            return If(logical_and(*_asked([*conjuncts(s.cond)])), s.then)
         if not isinstance(s, For):
             return s
         needed = (self.needed(s.body, frozenset()) or ()) if s.kind in SHORTER else ()
@@ -121,6 +123,18 @@ class Shortener:
         top = binary("+", rest, step - (c.op == "<"))
         end = self.simplifier.simplify(binary("//", top, step))
         return end if is_size(end) else None
+
+
+def _asked(parts: Sequence[Expr]) -> list[Expr]:
+    """Conditions without `x < 21` where `x < n` is asked, too, and `n` is at most 21."""
+    ends = [(c.a, c.b.range[1]) for c in parts if isinstance(c, Compare) and c.op == "<" and isinstance(c.b, SizeVar)]
+
+    def implied(c: Expr) -> bool:
+        if not (isinstance(c, Compare) and c.op == "<" and isinstance(c.b, Const)):
+            return False
+        return any(same(c.a, e) and most <= c.b.value for e, most in ends)
+
+    return [c for c in parts if not implied(c)]
 
 
 def _in_threads(cond: Expr, s: Stmt) -> Stmt:
