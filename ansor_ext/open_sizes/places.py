@@ -46,12 +46,27 @@ class Here:
                 n > 0 and (k := self._quotient(a, int(n))) is not None
             ):
                 return as_expr(k) if op == "//" else binary("-", a, k * int(n))
+            case Binary(op="//" | "%", a=a, b=Const(value=n)) if n > 0 and not has_loads(a):
+                return self._parted(e, terms_of(a), int(n))
+        return e
+
+    def _parted(self, e: Binary, terms: Sequence[tuple[int, Expr]], n: int) -> Expr:
+        """`(g*x + y) // (g*b)` as `x // b`, `(g*x + y) % (g*b)` as `x % b*g + y`, where `y` is shown to be one of g."""
+        for g in sorted({abs(c) for c, x in terms if 1 < abs(c) < n and n % abs(c) == 0}, reverse=True):
+            high, low = [(c // g, x) for c, x in terms if c % g == 0], [(c, x) for c, x in terms if c % g]
+            constant = sum([c * x.value for c, x in low if isinstance(x, Const)])
+            for rest in (int(constant) % g, int(constant) % g - g):
+                y = sum_of([(rest, as_expr(1)), *[(c, x) for c, x in low if not isinstance(x, Const)]])
+                if self.within(y, g):
+                    x = sum_of([*high, ((int(constant) - rest) // g, as_expr(1))])
+                    outer = binary(e.op, x, n // g)
+                    return outer if e.op == "//" else binary("+", binary("*", outer, g), y)
         return e
 
     def _quotient(self, e: Expr, n: int) -> int | None:
         """What `e // n` is where that is one number, of the first few that it might be."""
-        if any(isinstance(x, BufferLoad) for x in walk(e)):
-            return None  # what is read may wrap around
+        if has_loads(e):
+            return None
         low, high = self.scope.spans.of(e)
         first, last = max(low // n, -1), min(high // n, 1)
         return next((k for k in range(first, last + 1) if self.within(binary("-", e, k * n), n)), None)
@@ -67,7 +82,7 @@ class Here:
         return (new, read) if all(fits(x, INDEX) for x in ranges) else (e, {})
 
     def _apart(self, e: Expr, read: dict[Var, Expr]) -> Expr:
-        if not any(isinstance(x, BufferLoad) for x in walk(e)):
+        if not has_loads(e):
             return e
         if isinstance(e, Binary) and e.op in ("+", "-", "*", "//", "%"):
             return rebuild(e, (self._apart(e.a, read), self._apart(e.b, read)))
@@ -75,6 +90,31 @@ class Here:
         if known is None:
             read[known := SizeVar("read", e.dtype, self.scope.spans.of(e))] = e
         return known
+
+
+def has_loads(e: Expr) -> bool:
+    """Whether part of an expression is read from memory: it may wrap around."""
+    return any(isinstance(x, BufferLoad) for x in walk(e))
+
+
+def terms_of(e: Expr, scale: int = 1) -> list[tuple[int, Expr]]:
+    """The terms of a sum, each with its factor."""
+    match e:
+        case Binary(op="+" | "-" as op, a=a, b=b):
+            return [*terms_of(a, scale), *terms_of(b, scale if op == "+" else -scale)]
+        case Binary(op="*", a=a, b=Const(value=c)):
+            return terms_of(a, scale * int(c))
+        case Const(value=c):
+            return [(scale * int(c), as_expr(1))]
+    return [(scale, e)]
+
+
+def sum_of(terms: Sequence[tuple[int, Expr]]) -> Expr:
+    """The sum of terms."""
+    found = as_expr(0)
+    for c, x in terms:
+        found = binary("+", found, binary("*", x, c))
+    return found
 
 
 Place = Callable[[Buffer, Expr, Here], tuple[Buffer, Expr]]
