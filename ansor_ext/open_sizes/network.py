@@ -66,11 +66,15 @@ class OpenNetworks:
         require(self.target.kind.name == "c", GraphError, "build", law, target=str(target))
         self.backend = CNetworkBackend()
 
-    def default_state(self, dag: ComputeDAG, values: Sizes) -> State:
-        """The first default program of a computation at some sizes that is one for all sizes, too."""
+    def default_state(self, dag: ComputeDAG) -> State:
+        """The first default program of a computation at its greatest sizes that is one for all sizes, too.
+
+        There time is spent; tiles of smaller sizes have odd numbers of elements, and cost up to half of it again.
+        """
         if not dag.sizes:
             return next(default_states(SearchTask(compute_dag=dag, target=self.target)))
-        fixed = SearchTask(compute_dag=sized(dag, values), target=self.target)
+        greatest = {v: v.range[1] for v in dag.sizes}
+        fixed = SearchTask(compute_dag=sized(dag, greatest), target=self.target)
         steps = (state.steps for state in default_states(fixed))
         return replay(dag, next((x for x in steps if is_program(dag, x)), ()))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from math import isqrt
 from typing import Any
 
 from ansor.core.target.target import Target
@@ -14,9 +13,8 @@ from te_lite.extensions import required_part
 from te_lite.lowering.lower import lower
 
 from ..ir.errors import GraphError
-from ..ir.extents import Sizes, value_of
 from ..ir.nodes import Function
-from ..ir.visit import function_calls, sizes_in
+from ..ir.visit import function_calls
 from ..op.lower_group import lower_group
 from ..runtime.assemble import GroupKernel, reshaped_params
 from ..runtime.open_library import OpenCode, OpenLibrary
@@ -26,13 +24,12 @@ from .group_programs import arguments_of, results_of
 def build_open(fused: Function, target: Target, pool: Executor) -> OpenLibrary:
     """Compile a graph of groups with open extents, the result of `optimize`, in the threads of `pool`.
 
-    Every group gets a default program, that of the middle of the sizes.  Raises GraphError for a target other than `c`,
+    Every group gets a default program, that of the greatest sizes.  Raises GraphError for a target other than `c`,
     for a group that has no program for all sizes, and for a size that is no extent of an input.
     """
     networks = required_part("open_network")(target)
-    middle = {v: isqrt(v.range[0] * v.range[1]) for v in sizes_in(fused)}
     groups = dict.fromkeys([c.function for c in function_calls(fused.body) if reshaped_params(c.function) is None])
-    made = {function: _kernel(networks, function, target, middle) for function in groups}
+    made = {function: _kernel(networks, function, target) for function in groups}
     waiting = {k.code.name: pool.submit(networks.machine_code, k.code) for k, _ in made.values()}
     compiled = {name: code.result() for name, code in waiting.items()}
     kernels = tuple([kernel for kernel, _ in made.values()])
@@ -41,11 +38,11 @@ def build_open(fused: Function, target: Target, pool: Executor) -> OpenLibrary:
     return OpenLibrary.of(fused, target, code)
 
 
-def _kernel(networks: Any, function: Function, target: Target, middle: Sizes) -> tuple[Any, GroupKernel]:
+def _kernel(networks: Any, function: Function, target: Target) -> tuple[Any, GroupKernel]:
     """The kernel of a group, and how a plan calls it."""
     with _naming(function):
         group = lower_group(function, target.kind.name)
-        state = networks.default_state(group.dag, {v: value_of(v, middle) for v in group.dag.sizes})
+        state = networks.default_state(group.dag)
         kernel = networks.kernel(lower(state, list(dict.fromkeys(group.tensors)), group.name))
     code, arguments, results = kernel.code, arguments_of(function, group), results_of(function, group)
     return kernel, GroupKernel(code.name, arguments, results, code.scratch, code.over)
