@@ -96,7 +96,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "templates of operators for CPUs and GPUs": lambda: autotvm.task.create("conv2d_nchw.x86", args=(), target="c"),
     "networks with open extents for other targets than `c`": open_network,
     "operators whose result has a shape that the data decide": lambda: onnx_model("NonZero", [2, 3]),
-    "programs of `torch.export` whose shapes are open": open_program,
+    "programs of `torch.export` whose open extents have no greatest value": open_program,
     "random operators": lambda: onnx_model("RandomNormalLike", [2, 3]),
     "one network on several kinds of devices": lambda: relay.build(relu(), target={"cpu": "c", "gpu": "cuda"}),
     "exported programs of other targets than `c` and `cuda`": lambda: export_program(None, (), "vta", "made", "x"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -18,10 +19,13 @@ import numpy as np
 from ansor.core.values.checks import require_tensor, tensor_limit
 from ansor.core.values.json_values import items, record, size, text
 from te_lite.errors import TeError, require
+from te_lite.expr.expr import SizeVar
 
 from ...ir.errors import GraphError
+from ...ir.extents import greatest
 from ...ir.nodes import Array
 from .program import STATIC, SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, TensorInfo, refs
+from .sizes import extent_of, sizes_of
 
 DTYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64", 12: "bool",
@@ -39,7 +43,7 @@ IGNORED = ("as_memory_format", "as_layout", "as_device")
 def read_archive(path: str | os.PathLike[str]) -> AtenGraph:
     """The program in a `.pt2` file of torch 2.8 or later.
 
-    Raises GraphError, in one sentence, for a file that cannot be read, an older format, shapes that are open, weights
+    Raises GraphError, in one sentence, for a file that cannot be read, an older format, unbounded extents, weights
     that are pickled, and programs that write to their inputs or buffers.
     """
     subject = f"{SUBJECT} {os.fspath(path)}"
@@ -78,8 +82,12 @@ class _Archive:
         module = record(model["graph_module"], ("graph", "signature"), "graph_module")
         graph = record(module["graph"], ("inputs", "outputs", "nodes", "tensor_values"), "graph")
         inputs, stored = self.signature(record(module["signature"], ("input_specs", "output_specs"), "signature"))
-        nodes = [_node(record(n, ("target", "inputs", "outputs"), "node")) for n in items(graph["nodes"], "nodes")]
-        tensors = {name: _info(value, name) for name, value in record(graph["tensor_values"], (), "tensors").items()}
+        sizes = _sizes(model)
+        known = {n: _size(v, n, sizes) for n, v in record(graph.get("sym_int_values", {}), (), "sizes").items()}
+        nodes = [
+            _node(record(n, ("target", "inputs", "outputs"), "node"), known) for n in items(graph["nodes"], "nodes")
+        ]
+        tensors = {n: _info(v, n, sizes) for n, v in record(graph["tensor_values"], (), "tensors").items()}
         outputs = tuple([name for one in items(graph["outputs"], "outputs") for name in refs(_argument(one))])
         return AtenGraph(tuple(inputs), self.weights(stored), tuple(nodes), outputs, tensors)
 
@@ -115,7 +123,7 @@ class _Archive:
         law = "a plain tensor is needed; this one is pickled"
         require(entry["use_pickle"] is False, GraphError, f"weight {name}", law)
         meta = entry["tensor_meta"]
-        info, first = _info(meta, name), _size(meta["storage_offset"], name)
+        info, first = _info(meta, name, {}), _size(meta["storage_offset"], name, {})
         dtype = np.dtype(info.dtype)
         place = self.zip.getinfo(self.root + folder + text(entry["path_name"], "path_name"))
         require_tensor((place.file_size,), "uint8", f"weight {name}")
@@ -129,35 +137,48 @@ class _Archive:
         return np.array(np.lib.stride_tricks.as_strided(flat, info.shape, steps, writeable=False), order="C")
 
 
-def _info(value: Any, name: str) -> TensorInfo:
+def _sizes(model: Mapping[str, Any]) -> dict[str, SizeVar]:
+    """The symbols that the program bounds, as sizes."""
+    ranges = record(model.get("range_constraints", {}), (), "range_constraints")
+    found = {name: record(ends, ("min_val", "max_val"), name) for name, ends in ranges.items()}
+    return sizes_of({name: (ends["min_val"], ends["max_val"]) for name, ends in found.items()})
+
+
+def _info(value: Any, name: str, sizes: Mapping[str, SizeVar]) -> TensorInfo:
     meta = record(value, ("dtype", "sizes", "strides"), f"tensor {name}")
     known = meta["dtype"] in DTYPES
     require(known, GraphError, f"tensor {name}", f"dtypes are {', '.join(DTYPES.values())}", number=meta["dtype"])
-    shape, strides = ([_size(d, name) for d in items(meta[key], key)] for key in ("sizes", "strides"))
+    shape, strides = ([_size(d, name, sizes) for d in items(meta[key], key)] for key in ("sizes", "strides"))
     require(len(shape) == len(strides), GraphError, f"tensor {name}", "it has one stride an axis", strides=strides)
-    require_tensor(shape, DTYPES[meta["dtype"]], f"tensor {name}")
+    require_tensor(greatest(shape), DTYPES[meta["dtype"]], f"tensor {name}")
     return TensorInfo(tuple(shape), DTYPES[meta["dtype"]], tuple(strides))
 
 
-def _size(value: Any, name: str) -> int:
-    found = record(value, (), f"tensor {name}").get("as_int")
-    require(found is not None, GraphError, f"tensor {name}", STATIC, extent=value)
-    return size(found, f"tensor {name}")
+def _size(value: Any, name: str, sizes: Mapping[str, SizeVar]) -> Any:
+    """An integer, or an open extent."""
+    found, what = record(value, (), f"tensor {name}"), f"tensor {name}"
+    if "as_expr" in found:
+        return extent_of(text(record(found["as_expr"], ("expr_str",), what)["expr_str"], "extent"), sizes, what)
+    require(found.get("as_int") is not None, GraphError, what, STATIC, extent=value)
+    return size(found["as_int"], what)
 
 
-def _node(node: Mapping[str, Any]) -> AtenNode:
+def _node(node: Mapping[str, Any], known: Mapping[str, Any]) -> AtenNode:
     op = text(node["target"], "target").removeprefix("torch.ops.")
     given = [record(one, ("name", "arg"), op) for one in items(node["inputs"], "inputs")]
     outputs: list[str | None] = []
     for one in items(node["outputs"], "outputs"):
-        found = _argument(one)
+        found = _argument(one, op, known)
         outputs += [r.name if isinstance(r, Ref) else None for r in (found if isinstance(found, tuple) else (found,))]
     name = text(node.get("name") or next((o for o in outputs if o), op), "name")
-    return AtenNode(op, name, {text(a["name"], "name"): _argument(a["arg"], op) for a in given}, tuple(outputs))
+    return AtenNode(op, name, {text(a["name"], "name"): _argument(a["arg"], op, known) for a in given}, tuple(outputs))
 
 
-def _argument(value: Any, op: str = "argument") -> Any:
-    """The value of an argument: a union that names its kind.  Raises GraphError for kinds that no operator here has."""
+def _argument(value: Any, op: str = "argument", known: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """The value of an argument: a union that names its kind; `known` has that of each size by name.
+
+    Raises GraphError for kinds that no operator here has.
+    """
     ((kind, found),) = record(value, (), op).items()
     match kind:
         case "as_none":
@@ -170,6 +191,12 @@ def _argument(value: Any, op: str = "argument") -> Any:
             return _argument(found, op)
         case "as_optional_tensors":
             return tuple([_argument(t, op) for t in found])
+        case "as_sym_int":
+            name = found.get("as_name")
+            require("as_int" in found or name in known, GraphError, op, STATIC, size=name)
+            return found["as_int"] if "as_int" in found else known[name]
+        case "as_sym_ints":
+            return tuple([_argument({"as_sym_int": one}, op, known) for one in found])
         case "as_scalar_type":
             return DTYPES.get(found, f"type {found}")
     require(kind in (*PLAIN, *IGNORED), GraphError, op, "this kind of argument is not supported", kind=kind)

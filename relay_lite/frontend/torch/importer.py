@@ -9,10 +9,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from te_lite.errors import TeError, require
+from te_lite.errors import ExprError, TeError, require
 from te_lite.expr.dtype import accumulated
 
 from ...ir.errors import GraphError
+from ...ir.extents import is_open
 from ...ir.module import IRModule
 from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
 from ...ir.types import TensorType
@@ -34,8 +35,10 @@ def from_exported_program(program: Any) -> tuple[IRModule, dict[str, Array]]:
     `main` are the tensors that the program takes, in order; its result is a tensor, or a tuple when the program gives
     several.
 
-    Raises GraphError for a program that cannot be read, shapes that are open, operators that are not supported (all
-    are named), and programs that write to their inputs or buffers.
+    In a file, extents that `torch.export.Dim(name, min=..., max=...)` bounds stay open.
+
+    Raises GraphError for a program that cannot be read, other shapes that are open, operators that are not supported
+    (all are named), and programs that write to their inputs or buffers.
     """
     if isinstance(program, str | os.PathLike):
         graph = read_archive(program)
@@ -128,9 +131,16 @@ class _Walk:
             self.enter(node, self.made(node))
         except (TeError, OverflowError) as error:  # a number that its dtype cannot hold: PyTorch says what then
             what, message = str(node), str(error)
+            if isinstance(error, ExprError) and (shapes := self.open_shapes(node)):
+                message = f"along open extents it must be the same for all sizes, got shapes={shapes}"
             raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
         except MemoryError as error:
             raise GraphError(f"{node}: this machine has too little memory for it") from error
+
+    def open_shapes(self, node: AtenNode) -> list[tuple[int, ...]]:
+        """The shapes of arguments that have open extents."""
+        names = [name for value in node.args.values() for name in refs(value)]
+        return [t.shape for n in names if (t := self.graph.tensors.get(n)) is not None and is_open(*t.shape)]
 
     def made(self, node: AtenNode) -> Sequence[Expr | None]:
         """What the converter of a node makes of it."""

@@ -15,7 +15,7 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.expr.constant_folding import wrapped
 from te_lite.expr.dtype import INTEGER_BITS, accumulated
-from te_lite.expr.expr import FLOATS
+from te_lite.expr.expr import FLOATS, SizeVar
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Expr
@@ -97,10 +97,11 @@ class Aten:
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """A list of integers; one integer is a list of it."""
         found = self.argument(name, default)
-        found = (found,) if isinstance(found, int) else found
-        fits = isinstance(found, list | tuple) and all(isinstance(v, int) for v in found)
+        found = (found,) if isinstance(found, int | SizeVar) else found
+        fits = isinstance(found, list | tuple) and all(isinstance(v, int | SizeVar) for v in found)
         self.require(fits, f"the argument {name} must be integers", got=found)
-        return tuple([int(v) for v in found])
+        known: list[Any] = [v if isinstance(v, SizeVar) else int(v) for v in found]
+        return tuple(known)
 
     def each(self, name: str, count: int, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """One integer for each of `count` axes; a single one is for all, an empty list is the default."""

@@ -14,7 +14,7 @@ from ...ir.nodes import Array
 
 SUBJECT = "exported program"
 WRITES_NOTHING = "it must not write to buffers or inputs; export the model in evaluation mode"
-STATIC = "a static shape is needed; export the program without dynamic_shapes"
+STATIC = "a static shape is needed, or an extent that torch.export.Dim(name, max=...) bounds"
 
 
 @dataclass(frozen=True)
