@@ -35,7 +35,7 @@ def from_exported_program(program: Any) -> tuple[IRModule, dict[str, Array]]:
     `main` are the tensors that the program takes, in order; its result is a tensor, or a tuple when the program gives
     several.
 
-    In a file, extents that `torch.export.Dim(name, min=..., max=...)` bounds stay open.
+    Extents that `torch.export.Dim(name, min=..., max=...)` bounds stay open.
 
     Raises GraphError for a program that cannot be read, other shapes that are open, operators that are not supported
     (all are named), and programs that write to their inputs or buffers.

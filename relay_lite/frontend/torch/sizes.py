@@ -1,4 +1,4 @@
-"""Extents that a program has as text: `s77`, `2*s77`, `s77*(s27 + 1)`, over the symbols that it bounds."""
+"""Extents that a program has as text: `s77`, `2*s77`, `s27*Max(1, s77)`, over the symbols that it bounds."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ def extent_of(text: str, sizes: Mapping[str, SizeVar], subject: str) -> Any:
                 return sizes[name]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
                 return OPERATORS[type(op)](value(left), value(right))
+            case ast.Call(func=ast.Name(id="Max"), args=[ast.Constant(value=1), other]):  # strides beside extents of 0
+                return extent(value(other), subject)
         require(False, GraphError, subject, STATIC, extent=text)
 
     return extent(value(tree), subject)

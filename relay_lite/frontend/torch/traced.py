@@ -8,16 +8,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from te_lite.errors import require
 from te_lite.expr.dtype import STORED
+from te_lite.expr.expr import SizeVar
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Array
-from .program import STATIC, SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, TensorInfo
+from .program import SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, TensorInfo
+from .sizes import extent_of, sizes_of
 
 SKIPPED = ("device", "layout", "memory_format")
 """Types of arguments that say where a tensor lies and in which order: not what it is."""
@@ -42,7 +45,13 @@ def read_program(program: Any) -> AtenGraph:
         else:
             stored = program.state_dict if spec.target in program.state_dict else program.constants
             weights[spec.arg.name] = array_of(stored[spec.target])
-    return read_graph(program.graph.nodes, inputs, weights)
+    ends = {str(v): (_number(r.lower), _number(r.upper)) for v, r in program.range_constraints.items()}
+    return read_graph(program.graph.nodes, inputs, weights, sizes_of(ends))
+
+
+def _number(end: Any) -> int | None:
+    """The end of a range; None where there is none."""
+    return int(end) if str(end).lstrip("-").isdigit() else None
 
 
 def decomposed(program: Any) -> Any:
@@ -60,9 +69,15 @@ def decomposed(program: Any) -> Any:
     return without_tokens(program.run_decompositions(table))
 
 
-def read_graph(nodes: Iterable[Any], inputs: Sequence[str], weights: Mapping[str, Array]) -> AtenGraph:
-    """The nodes of a graph of torch.fx; `weights` are the values of its other placeholders and attributes, by name."""
-    reader = _Reader()
+def read_graph(
+    nodes: Iterable[Any], inputs: Sequence[str], weights: Mapping[str, Array],
+    sizes: Mapping[str, SizeVar] = MappingProxyType({}),
+) -> AtenGraph:  # fmt: skip
+    """The nodes of a graph of torch.fx; `weights` are the values of its other placeholders and attributes, by name.
+
+    `sizes` are the symbols that extents may have.
+    """
+    reader = _Reader(sizes)
     outputs: tuple[str, ...] = ()
     for node in nodes:
         if node.op == "output":
@@ -73,9 +88,14 @@ def read_graph(nodes: Iterable[Any], inputs: Sequence[str], weights: Mapping[str
 
 
 class _Reader:
-    """The nodes and tensors read so far; `names` are the tensors that a node of torch.fx stands for."""
+    """The nodes and tensors read so far; `names` are the tensors that a node of torch.fx stands for.
 
-    def __init__(self) -> None:
+    `extents` has the sizes that nodes give, as text: those that no argument names need not be ours.
+    """
+
+    def __init__(self, sizes: Mapping[str, SizeVar]) -> None:
+        self.sizes = sizes
+        self.extents: dict[str, str] = {}
         self.nodes: list[AtenNode] = []
         self.tensors: dict[str, TensorInfo] = {}
         self.names: dict[str, tuple[str | None, ...]] = {}
@@ -85,6 +105,8 @@ class _Reader:
             self.names[node.name] = (self.names[node.args[0].name][node.args[1]],)
             return
         value = node.meta.get("val")
+        if _is_size(value):
+            self.extents[node.name] = str(value)
         single = not isinstance(value, list | tuple)
         parts = [value] if single else list(value)
         kept = [self.define(node.name if single else f"{node.name}.{k}", part) for k, part in enumerate(parts)]
@@ -96,11 +118,13 @@ class _Reader:
         """Enter a tensor; None for what is none."""
         if not hasattr(value, "stride"):
             return None
-        extents = [*value.shape, *value.stride()]
-        static = all(type(d) is int for d in extents)
-        require(static, GraphError, f"tensor {name}", STATIC, shape=str(tuple(value.shape)))
-        self.tensors[name] = TensorInfo(tuple(value.shape), _name(value.dtype), tuple(value.stride()))
+        shape, strides = [[self.extent(d, name) for d in found] for found in (value.shape, value.stride())]
+        self.tensors[name] = TensorInfo(tuple(shape), _name(value.dtype), tuple(strides))
         return name
+
+    def extent(self, d: Any, name: str) -> Any:
+        """An extent of a tensor: an integer, or what a symbolic one is of the sizes."""
+        return d if type(d) is int else extent_of(str(d), self.sizes, f"tensor {name}")
 
     def arguments(self, node: Any) -> dict[str, Any]:
         """The arguments by the names of the operator's schema; of what has none (no operator of ATen), by number."""
@@ -115,6 +139,8 @@ class _Reader:
         if value is None or isinstance(value, bool | int | float | str):
             return value
         kind = type(value).__name__
+        if kind == "Node" and value.name in self.extents:
+            return extent_of(self.extents[value.name], self.sizes, f"size {value.name}")
         if kind == "Node":
             name = self.names[value.name][0]
             return None if name is None else Ref(name)
@@ -124,6 +150,10 @@ class _Reader:
         for value in self.plain(node.args[0]) if isinstance(node.args[0], list | tuple) else ():
             require(isinstance(value, Ref), GraphError, SUBJECT, "its outputs must be tensors", got=value)
             yield value.name
+
+
+def _is_size(value: Any) -> bool:
+    return type(value).__name__ == "SymInt"
 
 
 def _name(value: Any) -> str:

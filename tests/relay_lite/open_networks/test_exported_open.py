@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import pytest
 
 import relay_lite as relay
 from relay_lite import GraphError
+from relay_lite.frontend.torch.importer import import_graph
 from relay_lite.frontend.torch.sizes import extent_of, sizes_of
+from relay_lite.frontend.torch.traced import read_graph
 from relay_lite.ir.extents import value_of
 from tests.nonempty import nonempty
 from tests.relay_lite.test_exported_programs import FOLDER
@@ -65,10 +68,10 @@ def test_extents_are_read_as_text() -> None:
     assert sorted(sizes) == ["s27", "s77"]
     found = extent_of("2*s77*(s27 + 1) - 2*s77", sizes, "x")
     assert value_of(found, {sizes["s77"]: 3, sizes["s27"]: 4}) == 24
-    assert extent_of("2*s77//2", sizes, "x") is sizes["s77"]
+    assert extent_of("2*s77//2", sizes, "x") is extent_of("Max(1, s77)", sizes, "x") is sizes["s77"]
 
 
-@pytest.mark.parametrize("text", ["u0", "s77 / 2", "Max(1, s77)", "s77**2", "s77 +", "__import__('os')"])
+@pytest.mark.parametrize("text", ["u0", "s77 / 2", "Max(3, s77)", "s77**2", "s77 +", "__import__('os')"])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(GraphError, match=r"^x: a static shape is needed, or an extent that torch.export.Dim"):
         extent_of(text, sizes_of({"s77": (1, 8)}), "x")
@@ -91,6 +94,37 @@ def viewed(model: Any) -> None:
 def test_sizes_are_arguments(tmp_path: Path) -> None:
     module, _ = relay.frontend.from_exported_program(with_batch(tmp_path, SYMBOL, BOUNDS, viewed))
     assert str(module["main"].body.type) == "Tensor[(s77_5,), float32]"
+
+
+class SymInt(str):
+    """As torch's, in what is asked of it: its text."""
+
+
+class Node:
+    """As a node of torch.fx; `val` is what it gives, a shape for a tensor."""
+
+    def __init__(self, op: str, name: str, target: str, args: tuple[Any, ...], val: Any) -> None:
+        self.op, self.name, self.target, self.args, self.kwargs = op, name, target, args, dict[str, Any]()
+        strides = [1] * len(val) if isinstance(val, list) else []
+        tensor = SimpleNamespace(shape=val, dtype="torch.float32", stride=lambda: strides)
+        self.meta = {"val": tensor if isinstance(val, list) else val}
+
+
+def test_a_traced_graph_has_symbols() -> None:
+    """A view of x (s77, 6) by (2 * s77, 3), as torch.fx has it; who computes sizes is left out."""
+    n, rest = SymInt("s77"), SymInt("Max(3, s77)")
+    x = Node("placeholder", "x", "x", (), [n, 6])
+    size = Node("call_function", "sym_size", "aten.sym_size.int", (x, 0), n)
+    twice = Node("call_function", "mul", "mul", (size, 2), SymInt("2*s77"))
+    unused = Node("call_function", "sym_max", "sym_max", (size, 1), rest)
+    view = Node("call_function", "view", "aten.view.default", (x, (twice, 3)), [SymInt("2*s77"), 3])
+    schema = SimpleNamespace(arguments=[SimpleNamespace(name="self"), SimpleNamespace(name="size")])
+    view.target = type("Overload", (str,), {"_schema": schema})("aten.view.default")
+    nodes = [x, size, twice, unused, view, Node("output", "output", "output", ((view,),), None)]
+    body = import_graph(read_graph(nodes, ["x"], {}, sizes_of({"s77": (1, 9)})))["main"].body
+    assert str(body.type) == "Tensor[(s77_2, 3), float32]"
+    with pytest.raises(GraphError, match=r"^tensor x: a static shape is needed, or an extent .*, got extent='s77'"):
+        read_graph(nodes, ["x"], {})
 
 
 @pytest.mark.parametrize("ends", [{}, {"s77": {"min_val": 2, "max_val": None}}])
