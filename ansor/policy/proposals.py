@@ -77,7 +77,8 @@ LOOKED_AT = 1 / 16
 COMPARED = 128
 """Programs among which the best says which others are slow."""
 FEW_SKETCHES, WORTH = 8, 2.0
-"""Sketches that are all tried; how many times as long as the best the programs of others may be expected to take."""
+"""Sketches that are all tried, as those of CPUs are; how many times as long as the best one the programs of others may
+be expected to take."""
 
 Picked = tuple[State, Row]
 
@@ -122,7 +123,8 @@ class Proposals:
         """The sketches to draw from: of many, those whose best programs are expected to be near the best of all."""
         every, other = range(len(self.sketches)), copy(self)
         other.rng, score = np.random.default_rng(0), Scorer(self.task, AnalyticalModel())
-        best = {k: row[0] for k in every if len(every) > FEW_SKETCHES for row in other._first(k, score)}
+        many = self.task.target.is_gpu and len(every) > FEW_SKETCHES
+        best = {k: row[0] for k in (every if many else ()) for row in other._first(k, score)}
         return [k for k in best if best[k] >= max(best.values()) - np.log(WORTH)] or list(every)
 
     def _to_compare(self) -> Population:
