@@ -55,9 +55,10 @@ def options(trials: int, log: Path) -> ansor.TuningOptions:
     return ansor.TuningOptions(trials, measure_callbacks=[ansor.RecordToFile(log)], verbose=0)
 
 
-def over_range(subgraph: Callable[[Any], list[te.Tensor]], trials: int, log: Path) -> Any:
+def over_range(subgraph: Callable[[Any], list[te.Tensor]], trials: int, log: Path, invariant: bool) -> Any:
     """The function for all sizes that a search over the range gives."""
-    task: Any = ansor.SearchTask(subgraph, (te.size_var("n", 1, MOST),), target="c", sizes={"n": list(TUNED)})
+    n, sizes = te.size_var("n", 1, MOST), {"n": list(TUNED)}
+    task: Any = ansor.SearchTask(subgraph, (n,), target="c", sizes=sizes, invariant=invariant)
     task.tune(options(trials, log))
     return task.build_best(log)
 
@@ -75,9 +76,11 @@ def ratio(ours: Any, other: Any, arrays: Sequence[Any]) -> tuple[float, float]:
     return median([a for a, _ in times]), median([b for _, b in times])
 
 
-def rows_of(subgraph: Callable[[Any], list[te.Tensor]], trials: int, seed: int, folder: Path) -> list[dict[str, Any]]:
+def rows_of(
+    subgraph: Callable[[Any], list[te.Tensor]], trials: int, seed: int, folder: Path, invariant: bool
+) -> list[dict[str, Any]]:
     """The figures of a subgraph at the six sizes."""
-    ours = over_range(subgraph, trials, folder / f"{subgraph.__name__}.json")
+    ours = over_range(subgraph, trials, folder / f"{subgraph.__name__}.json", invariant)
     rng = np.random.default_rng(seed)
     drawn = rng.choice([n for n in range(2, MOST) if n not in TUNED], DRAWN, replace=False).tolist()
     found = []
@@ -98,9 +101,11 @@ def main() -> None:
         "--trials", type=int, default=384, help="of the search over the range; searches of a size have a sixth"
     )
     p.add_argument("--seed", type=int, default=1, help="draws three of the sizes")
+    p.add_argument("--invariant", action="store_true", help="one program, whose rows have the same bits in every batch")
     args = p.parse_args()
     with TemporaryDirectory() as folder:
-        rows = [row for k, s in enumerate(SUBGRAPHS) for row in rows_of(s, args.trials, args.seed + k, Path(folder))]
+        given = args.trials, args.seed, Path(folder), args.invariant
+        rows = [row for k, s in enumerate(SUBGRAPHS) for row in rows_of(s, given[0], given[1] + k, *given[2:])]
     report.table([list(row.values()) for row in rows], list(rows[0]))
     means = {
         name: geometric_mean([row["ratio"] for row in rows if row["tuned"] in kinds])

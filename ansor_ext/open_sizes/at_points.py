@@ -23,13 +23,14 @@ from ansor.core.host.process import host_family
 from ansor.core.target.target import Target
 from ansor.core.tasks.measure_values import BuildResult
 from codegen_c.backend import LIBRARY
-from codegen_c.compile import library_path
+from codegen_c.compile import FLAGS, library_path
 from codegen_c.emit import emit, entry_name
 from codegen_c.errors import CompileError, EmitError
 from codegen_c.processor import flags_for, options_for
 from te_lite.loops.stmt import LoweredFunc
 
 from .measured import Values
+from .same_bits import SAME_BITS
 
 SECONDS = 30.0
 """What the compiler may take."""
@@ -59,9 +60,10 @@ class BuiltAtPoints:
     Raises EmitError or CompileError.
     """
 
-    def __init__(self, func: LoweredFunc, points: Sequence[Values], target: Target) -> None:
+    def __init__(self, func: LoweredFunc, points: Sequence[Values], target: Target, invariant: bool = False) -> None:
         self.func, self.points = func, tuple(points)
-        self._library = library_path(text_at_points(func, points, target), SECONDS, flags_for(str(target)))
+        flags = flags_for(str(target), SAME_BITS if invariant else FLAGS)
+        self._library = library_path(text_at_points(func, points, target), SECONDS, flags)
 
     def at(self, values: Values, folder: Path) -> BuildResult:
         """The program for a point, in a folder of its own inside of `folder`, which the runner removes.
@@ -76,9 +78,9 @@ class BuiltAtPoints:
         return BuildResult(str(place), (), 0, "", 0.0)
 
 
-def built(func: LoweredFunc, points: Sequence[Values], target: Target) -> BuiltAtPoints | None:
+def built(func: LoweredFunc, points: Sequence[Values], target: Target, invariant: bool = False) -> BuiltAtPoints | None:
     """The program, compiled; None where it cannot be."""
     try:
-        return BuiltAtPoints(func, points, target)
+        return BuiltAtPoints(func, points, target, invariant)
     except (CompileError, EmitError):
         return None

@@ -43,8 +43,11 @@ class CudaAtPoints:
         return BuildResult(str(place), (), 0, "", 0.0)
 
 
-def built(func: LoweredFunc, points: Sequence[Values], target: Target) -> CudaAtPoints | None:
-    """The program, compiled; None where it cannot be.  Raises DeviceError where no architecture is known."""
+def built(func: LoweredFunc, points: Sequence[Values], target: Target, invariant: bool = False) -> CudaAtPoints | None:
+    """The program, compiled as for any task; None where it cannot be.
+
+    Raises DeviceError where no architecture is known.
+    """
     try:
         return CudaAtPoints(func, target_architecture(str(target)))
     except (LimitError, EmitError, CompileError):

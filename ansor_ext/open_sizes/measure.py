@@ -32,7 +32,8 @@ BUILT: Mapping[str, Callable[..., AtPoints | None]] = {
     "c": built,
     "cuda": when_called("ansor_ext.open_sizes.cuda_at_points", "built"),
 }
-"""What compiles a lowered program for some points and a target, by the kind of the target; None where it cannot."""
+"""What compiles a lowered program for some points and a target, of an invariant task or not, by the kind of the target;
+None where it cannot."""
 
 Seconds = dict[Steps, dict[Values, float]]
 """What programs took at points, infinite where they failed."""
@@ -43,7 +44,7 @@ class Measuring:
     """Measures programs for all sizes at the points of `tasks`; `seconds` has all that is known, and grows.
 
     `left` trials are left, until `until` on the monotonic clock; `callbacks` hear of every result, and built programs
-    lie in `folder`.
+    lie in `folder`, those of `invariant` tasks compiled as such.
     """
 
     dag: ComputeDAG
@@ -51,6 +52,7 @@ class Measuring:
     seconds: Seconds
     callbacks: Sequence[MeasureCallback]
     runner: Runner
+    invariant: bool
     folder: Path
     left: int
     until: float
@@ -68,7 +70,8 @@ class Measuring:
         if not self.left or time.monotonic() > self.until:
             return False
         target = self.tasks[missing[0]].target
-        program = BUILT[target.kind.name](lower(replay(self.dag, steps)), list(self.tasks), target)
+        func = lower(replay(self.dag, steps))
+        program = BUILT[target.kind.name](func, list(self.tasks), target, self.invariant)
         if program is None:
             self.seconds.setdefault(steps, {})[missing[0]] = math.inf
             return True

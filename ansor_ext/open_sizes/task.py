@@ -4,6 +4,8 @@ The programs of a computation with open extents are made of the same steps as th
 tiles of constants, whose tails are guarded.  So the search is that of tasks with numbers, at a few of the points; the
 best programs that it finds there are replayed on the open computation, and each is measured at all points.  A few are
 kept that serve all points well (`choice.py`), and everything is in the log: what is kept follows from it alone.
+
+Of an `invariant` task one program is kept, compiled so that a row has the same bits in all its loops (`same_bits.py`).
 """
 
 from __future__ import annotations
@@ -45,11 +47,12 @@ from te_lite.schedule.dag import ComputeDAG
 from te_lite.schedule.replay import replay
 from te_lite.schedule.state import State
 
-from .choice import Matrix, Scores, scores_of
+from .choice import MOST_PROGRAMS, Matrix, Scores, scores_of
 from .dispatch import OpenFunction
 from .measure import BUILT, Measuring, Seconds
 from .measured import Steps, open_key, seconds_in
 from .points import Point, points_of
+from .same_bits import same_bits
 from .sized import sized
 
 MOST_SEARCHED = 3
@@ -65,8 +68,10 @@ class OpenTask:
 
     The computation is a function with `args`, which may be `te.size_var`s, or a `compute_dag`; `sizes` says for each
     open extent by name which values count: a `range`, or a list of values and pairs `(value, weight)` (`points_of`).
-    Raises TaskError for a computation without open extents, another target and sizes that do not fit, and LowerError
-    for a computation that has no program for all sizes.
+    Of an `invariant` one the bits of a result do not depend on how many others are computed with it: it has one program
+    for all sizes, in which sums have one order, and floats are rounded after each operation on target `c`.  Raises
+    TaskError for a computation without open extents, another target and sizes that do not fit, and LowerError for a
+    computation that has no program for all sizes.
     """
 
     def __init__(
@@ -78,8 +83,12 @@ class OpenTask:
         sizes: Mapping[str, Any] | None = None,
         hardware_params: HardwareParams | None = None,
         desc: str = "",
+        invariant: bool = False,
         **others: Any,
     ) -> None:
+        law = "it must be True or False"
+        require(isinstance(invariant, bool), TaskError, "OpenTask: invariant", law, got=invariant)
+        self.invariant, self.most = invariant, 1 if invariant else MOST_PROGRAMS
         _require_known(compute_dag, target, others)
         self.target = Target.of(target)  # type: ignore[arg-type]
         law = f"programs for a range of sizes are searched for targets {' and '.join(BUILT)}"
@@ -123,8 +132,8 @@ class OpenTask:
             for task, part in zip(self.searched, parts, strict=True):
                 task.tune(part)
             known, hearing = seconds_in(log, self.compute_dag, self.tasks), options.measure_callbacks
-            at_work = Measuring(self.compute_dag, self.tasks, known, hearing, runner, Path(folder), opened, until)
-            self._measure(at_work, log)
+            places = self.invariant, Path(folder), opened, until
+            self._measure(Measuring(self.compute_dag, self.tasks, known, hearing, runner, *places), log)
 
     def _measure(self, measuring: Measuring, log: PathLike) -> None:
         """Measure candidates where fixed sizes were searched, and those that would be kept at the other points, too.
@@ -147,7 +156,7 @@ class OpenTask:
     def _unfinished(self, seconds: Seconds, known: Matrix) -> list[Steps]:
         """The programs that would be kept and were not measured at all points."""
         programs, scores = self._scores(seconds, known)
-        chosen = [programs[k] for k in scores.chosen()] if programs else []
+        chosen = [programs[k] for k in scores.chosen(self.most)] if programs else []
         return [steps for steps in chosen if len(seconds[steps]) < len(self.tasks)]
 
     def _candidates(self, log: PathLike) -> Iterator[Steps]:
@@ -163,7 +172,7 @@ class OpenTask:
                 yield steps
 
     def best_states(self, log_file: PathLike) -> list[State]:
-        """The programs for all sizes that a log leads to, at most 8.  Raises NoRecordError when it has none."""
+        """The programs for all sizes that a log leads to, at most 8, or one.  Raises NoRecordError when it has none."""
         return self._best(log_file)[0]
 
     def build_best(self, log_file: PathLike) -> OpenFunction:
@@ -175,7 +184,7 @@ class OpenTask:
         states = self._defaults()
         seconds = np.array([[self._expected(state, task) for task in self.tasks.values()] for state in states])
         scores = scores_of(self.points, seconds, np.full(len(self.points), np.inf))
-        chosen = scores.chosen()
+        chosen = scores.chosen(self.most)
         return self._built([states[k] for k in chosen], scores.only(chosen))
 
     def _best(self, log: PathLike) -> tuple[list[State], Scores]:
@@ -184,7 +193,7 @@ class OpenTask:
         programs, scores = self._scores(found, self._known(log))
         law = "it holds no program for all sizes of this task"
         require(programs, NoRecordError, str(log), law, records=len(found))
-        chosen = scores.chosen()
+        chosen = scores.chosen(self.most)
         return [replay(self.compute_dag, programs[k]) for k in chosen], scores.only(chosen)
 
     def _scores(self, seconds: Seconds, known: Matrix) -> tuple[list[Steps], Scores]:
@@ -203,8 +212,8 @@ class OpenTask:
         return np.array([best[0][1].cost if best else math.inf for best in found])
 
     def _built(self, states: Sequence[State], scores: Scores) -> OpenFunction:
-        made = [build_function(state, self.compute_dag.tensors, self.target) for state in states]
-        return OpenFunction(states, made, scores)
+        tensors, build = self.compute_dag.tensors, same_bits if self.invariant else build_function
+        return OpenFunction(states, [build(state, tensors, self.target) for state in states], scores)
 
     def _defaults(self) -> list[State]:
         """The default programs of the searched tasks as programs for all sizes, each once."""
@@ -265,7 +274,8 @@ def _require_known(dag: Any, target: Any, others: Mapping[str, Any]) -> None:
     law = "the target must be a keyword, as in SearchTask(func, args, target='c', sizes={...})"
     require(not isinstance(dag, Target | str), TaskError, "OpenTask", law, got=dag)
     require(target is not None, TaskError, "OpenTask", "a target is needed, for example target='c'")
-    law = "a task for a range of sizes takes func, args, compute_dag, target, sizes, hardware_params and desc"
+    law = "a task for a range of sizes takes func, args, compute_dag, target, sizes, hardware_params, desc "
+    law += "and invariant"
     given = ", ".join([name for name, value in others.items() if value is not None])
     require(not given, TaskError, "OpenTask", law, got=given)
 

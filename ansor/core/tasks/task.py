@@ -104,6 +104,7 @@ class SearchTask:
     computed by tensor cores.
     With `sizes` the extents of the computation are open, and the task is an `OpenTask`, of the extension `open_sizes`,
     for a range of them: `sizes={"n": [(1, 0.1), (128, 0.5), 1000]}` says which values of `te.size_var("n", ...)` count.
+    Of an `invariant` one the bits of a result do not depend on how many others are computed with it.
     Raises TaskError for an unknown workload or target, or arguments that do not fit.
     """
 
@@ -124,7 +125,10 @@ class SearchTask:
         desc: str = "",
         precision: str | None = None,
         sizes: Mapping[str, Any] | None = None,
+        invariant: bool = False,
     ) -> None:
+        law = "only a task for a range of sizes, sizes={...}, may be that"
+        require(not invariant, TaskError, "SearchTask: invariant", law, got=invariant)
         law = "the target must be a keyword, as in SearchTask(func, args, target='c')"
         require(not isinstance(compute_dag, Target | str), TaskError, "SearchTask", law, got=compute_dag)
         if target is None:
