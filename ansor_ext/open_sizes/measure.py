@@ -52,10 +52,10 @@ class Measuring:
     seconds: Seconds
     callbacks: Sequence[MeasureCallback]
     runner: Runner
-    invariant: bool
     folder: Path
     left: int
     until: float
+    invariant: bool = False
 
     def measure(self, steps: Steps, points: Sequence[Values]) -> bool:
         """Measure a program at those points at which it was not, as far as trials last; one that fails is not tried at

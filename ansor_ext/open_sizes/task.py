@@ -132,8 +132,8 @@ class OpenTask:
             for task, part in zip(self.searched, parts, strict=True):
                 task.tune(part)
             known, hearing = seconds_in(log, self.compute_dag, self.tasks), options.measure_callbacks
-            places = self.invariant, Path(folder), opened, until
-            self._measure(Measuring(self.compute_dag, self.tasks, known, hearing, runner, *places), log)
+            limits = Path(folder), opened, until, self.invariant
+            self._measure(Measuring(self.compute_dag, self.tasks, known, hearing, runner, *limits), log)
 
     def _measure(self, measuring: Measuring, log: PathLike) -> None:
         """Measure candidates where fixed sizes were searched, and those that would be kept at the other points, too.

@@ -46,7 +46,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Parts of one row are best for one row, parts of eight from four on; parts of two are worse everywhere."""
     stub = SimpleNamespace(at=lambda values, folder: None)
-    monkeypatch.setattr(measure, "BUILT", {"c": lambda func, points, target: stub})
+    monkeypatch.setattr(measure, "BUILT", {"c": lambda *given: stub})
     one = {n: 1e-6 * n for n in POINTS}
     return Machine({
         1: one, 8: {n: 2e-6 if n == 1 else 0.5e-6 * n for n in POINTS}, 2: {n: 3e-6 * n for n in POINTS},

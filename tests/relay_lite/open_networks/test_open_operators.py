@@ -119,7 +119,9 @@ def test_an_operator_is_right_at_all_sizes(name: str) -> None:
 
 
 def test_other_operators_are_refused_by_name() -> None:
-    assert {name for name in set(OPS) - OPEN if OPS[name].compute is not None} == {
+    """Those of packed weights come when a network is tuned."""
+    known = {name for name in set(OPS) - OPEN if OPS[name].compute is not None}
+    assert {name for name in known if not name.endswith("_packed")} == {
         "cumprod", "forest", "nn.contrib_conv2d_winograd_weight_transform",
         "nn.contrib_conv2d_winograd_without_weight_transform", "ones", "packed_weight", "zeros",
     }  # fmt: skip
